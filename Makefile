@@ -1,0 +1,65 @@
+# Railyard. `make run` provisions the lab rack, `make test` proves the code. Both set themselves up.
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN      := $(CURDIR)/.venv/bin
+PLAYBOOK := PATH="$(BIN):$$PATH" ansible-playbook
+PYTEST   := PATH="$(BIN):$$PATH" pytest
+NODES    ?= 4
+PROFILE  ?= hgx_h100_roce
+REPORT   := $(CURDIR)/reports/report.html
+
+.PHONY: help setup venv lab reset down run test lint unit molecule site test-slow test-vm bench docs lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+venv: ## The controller's Python environment
+	@tools/setup_venv.sh
+
+setup: venv ## The environment and the system packages of the lab
+	@tools/setup_system.sh
+
+lab: setup ## Start the lab rack (NODES=4, PROFILE=hgx_h100_roce)
+	@$(PLAYBOOK) playbooks/lab.yml -e lab_state=up -e lab_nodes=$(NODES) -e lab_profile=$(PROFILE)
+
+reset: setup ## Bring the lab rack back to a bare OS
+	@$(PLAYBOOK) playbooks/lab.yml -e lab_state=reset -e lab_nodes=$(NODES) -e lab_profile=$(PROFILE)
+
+down: setup ## Remove the lab rack
+	@$(PLAYBOOK) playbooks/lab.yml -e lab_state=down
+
+run: lab ## Provision the lab rack end to end; the last line is the report
+	@$(PLAYBOOK) site.yml -i inventories/lab
+	@test -s "$(REPORT)" && echo "$(REPORT)"
+
+test: setup ## Lint, unit tests, molecule scenarios and the whole rack, with a summary
+	@"$(BIN)/python" tools/run_tests.py lint unit molecule site
+
+lint: venv ## Static checks
+	@"$(BIN)/python" tools/run_tests.py lint
+
+unit: venv ## Parsers, planner, modules, roles' specs
+	@"$(BIN)/python" tools/run_tests.py unit
+
+molecule: setup ## One scenario per role
+	@"$(BIN)/python" tools/run_tests.py molecule
+
+site: setup ## The whole rack: convergence, check mode, faults, budget
+	@"$(BIN)/python" tools/run_tests.py site
+
+test-slow: setup ## What takes long: every profile, sixteen nodes, InfiniBand simulator
+	@"$(BIN)/python" tools/run_tests.py slow
+
+test-vm: setup ## Two virtual machines with real kernels and Soft-RoCE
+	@"$(BIN)/python" tools/run_tests.py vm
+
+bench: setup ## Remote executions per host and wall time against a plain setup run
+	@PATH="$(BIN):$$PATH" "$(BIN)/python" tests/bench/rack_bench.py
+
+lock: venv ## Renew requirements.txt from requirements.in
+	@tools/lock.sh
+
+clean: ## Remove what the checkout built (the rack too)
+	@test ! -x $(BIN)/ansible-playbook || $(PLAYBOOK) playbooks/lab.yml -e lab_state=down
+	@rm -rf .venv .cache .ansible reports
