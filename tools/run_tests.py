@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Run tiers of tests one after another and close with one summary.
+
+Usage: run_tests.py TIER [TIER ...]    with TIER one of lint, unit, molecule, site, slow, vm
+
+Every tier's own runner prints as it goes. The last line counts what passed and failed over all tiers:
+a lint command and a molecule scenario count one each, pytest counts its tests.
+The exit status is 0 when nothing failed and something ran.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = ROOT / ".venv/bin"
+
+
+@dataclass
+class Tally:
+    """What one tier did."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def note(self, name: str, ok: bool) -> None:
+        if ok:
+            self.passed += 1
+        else:
+            self.failed += 1
+            self.failures.append(name)
+
+
+def environment() -> dict[str, str]:
+    """The environment of every runner: our tools first, our checkout as the collection."""
+    env = dict(os.environ)
+    env["PATH"] = f"{BIN}{os.pathsep}{env['PATH']}"
+    env["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")
+    env["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / "collections")
+    env["ANSIBLE_NOCOLOR"] = "1"
+    return env
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> int:
+    print(f"$ {' '.join(command)}", flush=True)
+    return subprocess.run(command, cwd=ROOT, env=env or environment(), check=False).returncode
+
+
+def commands(tally: Tally, named: dict[str, list[str]]) -> None:
+    for name, command in named.items():
+        tally.note(name, run(command) == 0)
+
+
+def lint(tally: Tally) -> None:
+    named = {
+        "ruff check": ["ruff", "check", "."],
+        "ruff format": ["ruff", "format", "--check", "."],
+        "yamllint": ["yamllint", "--strict", "."],
+        "ansible-lint": ["ansible-lint"],
+    }
+    if shutil.which("shellcheck"):
+        scripts = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tools/*.sh"))]
+        named["shellcheck"] = ["shellcheck", *scripts, ".ci/run"]
+    else:
+        print("lint: shellcheck is not installed (apt-get install shellcheck); shell scripts go unchecked")
+    commands(tally, named)
+
+
+def pytest(tally: Tally, folder: str, *options: str) -> None:
+    """Run one pytest folder; its junit file gives the counts, so that no text is parsed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        junit = Path(scratch) / "junit.xml"
+        rc = run(["pytest", folder, f"--junitxml={junit}", *options])
+        if not junit.exists():
+            tally.note(f"pytest {folder} (exit {rc})", False)
+            return
+        suites = list(ET.parse(junit).getroot().iter("testsuite"))
+    total = {key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")}
+    bad = total["failures"] + total["errors"]
+    tally.failed += bad
+    tally.skipped += total["skipped"]
+    tally.passed += total["tests"] - bad - total["skipped"]
+    tally.failures += [
+        f"{case.get('classname')}::{case.get('name')}"
+        for suite in suites
+        for case in suite.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    if rc not in (0, 1) or (rc == 1 and not bad):
+        tally.note(f"pytest {folder} (exit {rc})", False)
+
+
+def unit(tally: Tally) -> None:
+    pytest(tally, "tests/unit")
+
+
+def molecule(tally: Tally) -> None:
+    """One rack for all scenarios: the default scenario makes and removes it."""
+    scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+    scenarios.remove("default")
+    created = run(["molecule", "create", "--scenario-name", "default"]) == 0
+    tally.note("molecule default: create", created)
+    try:
+        for scenario in scenarios if created else []:
+            tally.note(f"molecule {scenario}", run(["molecule", "test", "--scenario-name", scenario]) == 0)
+    finally:
+        tally.note("molecule default: destroy", run(["molecule", "destroy", "--scenario-name", "default"]) == 0)
+
+
+def site(tally: Tally) -> None:
+    pytest(tally, "tests/site")
+
+
+def slow(tally: Tally) -> None:
+    pytest(tally, "tests/slow")
+
+
+def vm(tally: Tally) -> None:
+    pytest(tally, "tests/vm")
+
+
+TIERS = {"lint": lint, "unit": unit, "molecule": molecule, "site": site, "slow": slow, "vm": vm}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in TIERS]
+    if unknown or not names:
+        print(__doc__)
+        return 2
+    tallies: dict[str, tuple[Tally, float]] = {}
+    for name in names:
+        print(f"\n=== {name} ===", flush=True)
+        tally, start = Tally(), time.monotonic()
+        TIERS[name](tally)
+        tallies[name] = (tally, time.monotonic() - start)
+
+    print("\n=== summary ===")
+    for name, (tally, seconds) in tallies.items():
+        print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} skipped {seconds:7.0f} s")
+        for failure in tally.failures:
+            print(f"{'':10} FAILED {failure}")
+    passed, failed, skipped = (
+        sum(getattr(tally, key) for tally, _ in tallies.values()) for key in ("passed", "failed", "skipped")
+    )
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
