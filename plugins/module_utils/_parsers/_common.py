@@ -1,0 +1,272 @@
+# Copyright: (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the parsers of recorded tool output share.
+
+A recorded text may be cut anywhere.  Three rules keep a cut from becoming a wrong value:
+
+* a line that ends with a newline is whole;
+* the last line without a newline is whole only where the line itself proves it (a closing parenthesis, the last
+  member of a closed list of words); otherwise its last value is dropped with a ``Problem``;
+* a line that holds U+FFFD (a byte that was no UTF-8) is not believed at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, NamedTuple
+
+TEXT_LIMIT = 200
+REPLACEMENT = "\ufffd"
+CUT_REASON = "The text ends inside this line, so its last value cannot be trusted."
+DAMAGED_REASON = "The line holds bytes that are not text, so it cannot be trusted."
+
+
+class Problem(NamedTuple):
+    """What could not be read, and why."""
+
+    line: int
+    text: str
+    reason: str
+
+
+class Parsed(NamedTuple):
+    """The values of one text and what could not be read of it."""
+
+    value: Any
+    problems: tuple[Problem, ...]
+
+
+class Line(NamedTuple):
+    """One line without its newline, terminal escapes and trailing carriage returns."""
+
+    number: int
+    text: str
+    terminated: bool
+
+    @property
+    def damaged(self) -> bool:
+        return REPLACEMENT in self.text
+
+    @property
+    def blank(self) -> bool:
+        return not self.text.strip()
+
+    @property
+    def indented(self) -> bool:
+        return self.text[:1] in (" ", "\t")
+
+
+class Problems:
+    """Collects problems in the order of their discovery, each once."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def add(self, reason: str, line: Line | None = None, text: str | None = None) -> None:
+        shown = text if text is not None else (line.text if line else "")
+        problem = Problem(line.number if line else 0, shown.strip()[:TEXT_LIMIT], reason)
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+    def cut(self, line: Line) -> None:
+        self.add(CUT_REASON, line)
+
+    def damaged(self, line: Line) -> None:
+        self.add(DAMAGED_REASON, line)
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def result(self, value: Any) -> Parsed:
+        return Parsed(value, tuple(self._problems))
+
+
+# CSI and OSC sequences, and the two-character escapes that `script` and coloured prompts leave behind.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[ -/]*[0-~])")
+# The head of an escape sequence whose end was cut off.
+_CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?\Z")
+
+
+def clean(text: Any) -> str:
+    """The text without byte order mark, terminal escapes, NULs and carriage returns."""
+    if isinstance(text, (bytes, bytearray)):
+        text = bytes(text).decode("utf-8", errors="replace")
+    if not isinstance(text, str):
+        return ""
+    text = text[1:] if text.startswith("\ufeff") else text
+    text = _CUT_ESCAPE.sub("", _ESCAPES.sub("", text))
+    # A cut between CR and LF leaves a lone CR: that line was whole.
+    if text.endswith("\r"):
+        text += "\n"
+    text = re.sub(r"\r+\n", "\n", text)
+    return text.replace("\r", "\n").replace("\x00", "")
+
+
+def split_lines(text: Any) -> list[Line]:
+    """The lines of a text; only newlines separate lines (form feeds and the like do not)."""
+    cleaned = clean(text)
+    if not cleaned:
+        return []
+    pieces = cleaned.split("\n")
+    whole = cleaned.endswith("\n")
+    if whole:
+        pieces.pop()
+    last = len(pieces)
+    return [Line(number, piece, whole or number < last) for number, piece in enumerate(pieces, 1)]
+
+
+# user@host:/path$ command | [user@host dir]# command | host:~ # command | $ command | # command
+_PROMPT = re.compile(
+    r"""^\s*(?:
+          \[[^\]\s]+@[^\]]*\]\s*[\#$%>]\s?
+        | (?:\([^)]*\)\s*)?[\w.-]+@[\w.-]+(?:[:\s][^\s\#$%>]*)?\s*[\#$%>]\s?
+        | [\w.-]+:[~/][^\s\#$%>]*\s?[\#$%>]\s?
+        | (?:sh|bash)-[\d.]+[\#$]\s?
+        | [\#$]\s
+        )\s*(?P<command>.*)$""",
+    re.VERBOSE,
+)
+
+
+def prompt_command(text: str) -> str | None:
+    """The command typed at a shell prompt on this line; None when the line is no prompt."""
+    match = _PROMPT.match(text)
+    return match.group("command").strip() if match else None
+
+
+_HOST_PREFIX = re.compile(r"^([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?): ?(.*)$")
+
+
+def split_hosts(lines: list[Line], labels: Iterable[str] = ()) -> list[tuple[str | None, list[Line]]]:
+    """Take the ``host: `` prefixes of a parallel shell (pdsh, clush, ansible one-line) off.
+
+    Returns (host, lines) in the order of the hosts' first lines; one pair with host None where most lines have no such
+    prefix.  ``labels`` are the tool's own one-word labels, which look like a prefix.  Lines of several hosts may alternate.
+    """
+    own = {label.lower() for label in labels}
+    filled = [line for line in lines if not line.blank]
+    prefixed = 0
+    for line in filled:
+        match = _HOST_PREFIX.match(line.text)
+        if match and match.group(1).lower() not in own:
+            prefixed += 1
+    if not filled or prefixed * 2 <= len(filled):
+        return [(None, lines)]
+    groups: dict[str, list[Line]] = {}
+    for line in filled:
+        match = _HOST_PREFIX.match(line.text)
+        if match and match.group(1).lower() not in own:
+            groups.setdefault(match.group(1), []).append(line._replace(text=match.group(2)))
+    return list(groups.items())
+
+
+_GUID = re.compile(r"^(?:0x)?([0-9a-fA-F]{16})$")
+_GUID_GROUPS = re.compile(r"^[0-9a-fA-F]{4}(?:[:.][0-9a-fA-F]{4}){3}$")
+_GUID_OCTETS = re.compile(r"^[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){7}$")
+
+
+def guid(text: str) -> str | None:
+    """A GUID as 16 lower-case hex digits; None when the text is no whole GUID."""
+    text = text.strip()
+    match = _GUID.match(text)
+    if match:
+        return match.group(1).lower()
+    if _GUID_GROUPS.match(text) or _GUID_OCTETS.match(text):
+        return re.sub(r"[:.-]", "", text).lower()
+    return None
+
+
+_PCI = re.compile(r"^(?:(?:0x)?([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
+
+
+def pci_address(text: str) -> str | None:
+    """A PCI address as ``dddd:bb:dd.f``; the 8-digit domains of nvidia-smi lose their leading zeros down to four."""
+    match = _PCI.match(text.strip())
+    if not match:
+        return None
+    domain = (match.group(1) or "0000").lower().lstrip("0").rjust(4, "0")
+    return f"{domain}:{match.group(2).lower()}:{match.group(3).lower()}.{match.group(4)}"
+
+
+_INTEGER = re.compile(r"^[+-]?[0-9]+$")
+_HEX = re.compile(r"^0x[0-9a-fA-F]+$")
+_NUMBER = re.compile(r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$")
+
+
+def integer(text: str) -> int | None:
+    """A decimal or 0x integer; None otherwise."""
+    text = text.strip()
+    if len(text) > 40:
+        return None
+    if _INTEGER.match(text):
+        return int(text)
+    return int(text, 16) if _HEX.match(text) else None
+
+
+def number(text: str) -> float | None:
+    """A finite decimal number; None otherwise."""
+    text = text.strip()
+    if len(text) > 40 or not _NUMBER.match(text):
+        return None
+    value = float(text)
+    return value if abs(value) < 1e300 else None
+
+
+LINK_LAYERS = {"infiniband": "InfiniBand", "ethernet": "Ethernet"}
+
+
+def link_layer(text: str) -> str | None:
+    return LINK_LAYERS.get(text.strip().lower())
+
+
+# Words of ibstat, sysfs, ibv_devinfo and rdma for one and the same IBA port state.
+_PORT_STATES = {
+    "???": "unknown",
+    "nop": "nop",
+    "down": "down",
+    "init": "initializing",
+    "initialize": "initializing",
+    "initializing": "initializing",
+    "armed": "armed",
+    "arm": "armed",
+    "active": "active",
+    "active_defer": "active_defer",
+    "actdefer": "active_defer",
+    "invalid state": "unknown",
+}
+
+
+def port_state(text: str) -> str | None:
+    """``Active``, ``4: ACTIVE``, ``PORT_ACTIVE (4)`` → ``active``; None for any other word."""
+    word = re.sub(r"^\s*\d+:\s*|\s*\(\d+\)\s*$", "", text).strip().lower()
+    word = word[5:] if word.startswith("port_") else word
+    return _PORT_STATES.get(word)
+
+
+_PHYS_STATES = {
+    "no state change": "no_state_change",
+    "nop": "no_state_change",
+    "sleep": "sleep",
+    "polling": "polling",
+    "disabled": "disabled",
+    "portconfigurationtraining": "port_configuration_training",
+    "port_configuration_training": "port_configuration_training",
+    "armed": "port_configuration_training",
+    "linkup": "link_up",
+    "link_up": "link_up",
+    "linkerrorrecovery": "link_error_recovery",
+    "link_error_recovery": "link_error_recovery",
+    "link_error_recover": "link_error_recovery",
+    "phytest": "phy_test",
+    "phy_test": "phy_test",
+    "phy test": "phy_test",
+    "link_down": "link_down",
+    "???": "unknown",
+}
+
+
+def phys_state(text: str) -> str | None:
+    """``LinkUp``, ``5: LinkUp``, ``LINK_UP (5)`` → ``link_up``; None for any other word."""
+    word = re.sub(r"^\s*\d+:\s*|\s*\(\d+\)\s*$", "", text).strip().lower()
+    return _PHYS_STATES.get(word)
