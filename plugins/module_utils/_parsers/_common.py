@@ -14,7 +14,8 @@ A recorded text may be cut anywhere.  Three rules keep a cut from becoming a wro
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 TEXT_LIMIT = 200
 REPLACEMENT = "\ufffd"
@@ -141,8 +142,8 @@ _HOST_PREFIX = re.compile(r"^([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?): ?(.*)$")
 def split_hosts(lines: list[Line], labels: Iterable[str] = ()) -> list[tuple[str | None, list[Line]]]:
     """Take the ``host: `` prefixes of a parallel shell (pdsh, clush, ansible one-line) off.
 
-    Returns (host, lines) in the order of the hosts' first lines; one pair with host None where most lines have no such
-    prefix.  ``labels`` are the tool's own one-word labels, which look like a prefix.  Lines of several hosts may alternate.
+    Returns (host, lines) in the order of the hosts' first lines, which may alternate; one pair with host None where
+    most lines have no such prefix.  ``labels`` are the tool's own one-word labels, which look like a prefix.
     """
     own = {label.lower() for label in labels}
     filled = [line for line in lines if not line.blank]
@@ -244,29 +245,31 @@ def port_state(text: str) -> str | None:
     return _PORT_STATES.get(word)
 
 
+# The physical states of IBA, as ibstat writes them, in lower case; rdma and ibv_devinfo spell some differently.
 _PHYS_STATES = {
-    "no state change": "no_state_change",
-    "nop": "no_state_change",
+    "no state change": "nostatechange",
+    "nop": "nostatechange",
     "sleep": "sleep",
     "polling": "polling",
     "disabled": "disabled",
-    "portconfigurationtraining": "port_configuration_training",
-    "port_configuration_training": "port_configuration_training",
-    "armed": "port_configuration_training",
-    "linkup": "link_up",
-    "link_up": "link_up",
-    "linkerrorrecovery": "link_error_recovery",
-    "link_error_recovery": "link_error_recovery",
-    "link_error_recover": "link_error_recovery",
-    "phytest": "phy_test",
-    "phy_test": "phy_test",
-    "phy test": "phy_test",
-    "link_down": "link_down",
+    "portconfigurationtraining": "portconfigurationtraining",
+    "port_configuration_training": "portconfigurationtraining",
+    "port_configuration_traning": "portconfigurationtraining",
+    "armed": "portconfigurationtraining",
+    "linkup": "linkup",
+    "link_up": "linkup",
+    "linkerrorrecovery": "linkerrorrecovery",
+    "link_error_recovery": "linkerrorrecovery",
+    "link_error_recover": "linkerrorrecovery",
+    "phytest": "phytest",
+    "phy_test": "phytest",
+    "phy test": "phytest",
+    "link_down": "linkdown",
     "???": "unknown",
 }
 
 
 def phys_state(text: str) -> str | None:
-    """``LinkUp``, ``5: LinkUp``, ``LINK_UP (5)`` → ``link_up``; None for any other word."""
+    """``LinkUp``, ``5: LinkUp``, ``LINK_UP (5)`` → ``linkup``; None for any other word."""
     word = re.sub(r"^\s*\d+:\s*|\s*\(\d+\)\s*$", "", text).strip().lower()
     return _PHYS_STATES.get(word)

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every parser relies on."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import _common as common
+
+
+def test_lines_know_whether_they_are_whole():
+    lines = common.split_lines("\ufeffone\r\n\x1b[4mtwo\x1b[0m\nthr")
+    assert [(line.number, line.text, line.terminated) for line in lines] == [
+        (1, "one", True),
+        (2, "two", True),
+        (3, "thr", False),
+    ]
+    assert common.split_lines("") == []
+    assert common.split_lines(None) == []
+
+
+def test_a_cut_between_cr_and_lf_leaves_a_whole_line():
+    assert common.split_lines("Rate: 400\r")[-1].terminated
+
+
+def test_a_cut_escape_sequence_is_no_text():
+    assert common.split_lines("GPU0\x1b[4")[0].text == "GPU0"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("ops@node-7:~$ ibdev2netdev", "ibdev2netdev"),
+        ("[root@node-7 ~]# ibstat mlx5_0", "ibstat mlx5_0"),
+        ("root@node-7:/etc/nccl# rdma link", "rdma link"),
+        ("(base) ops@node-7:~$ ibstat", "ibstat"),
+        ("$ ibstat -l", "ibstat -l"),
+        ("# ibstat", "ibstat"),
+        ("mlx5_0 port 1 ==> ens1f0np0 (Up)", None),
+        ("\tRate: 400", None),
+        ("CA 'mlx5_0'", None),
+    ],
+)
+def test_prompts(text, command):
+    assert common.prompt_command(text) == command
+
+
+def test_prefixes_of_a_parallel_shell_are_taken_off():
+    lines = common.split_lines("n1: CA 'mlx5_0'\nn2: CA 'mlx5_0'\nn1: \tCA type: MT4129\n")
+    groups = common.split_hosts(lines)
+    assert [(host, [line.text for line in group]) for host, group in groups] == [
+        ("n1", ["CA 'mlx5_0'", "\tCA type: MT4129"]),
+        ("n2", ["CA 'mlx5_0'"]),
+    ]
+    # The tool's own labels are no host names.
+    own = common.split_lines("State: Active\nRate: 400\nLMC: 0\n")
+    assert common.split_hosts(own, ("State", "Rate", "LMC"))[0][0] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0xB8CEF60300ABCDEF", "b8cef60300abcdef"),
+        ("b8ce:f603:00ab:cdef", "b8cef60300abcdef"),
+        ("b8:ce:f6:03:00:ab:cd:ef", "b8cef60300abcdef"),
+        ("0xb8cef60300abcde", None),
+        ("", None),
+    ],
+)
+def test_guid(text, wanted):
+    assert common.guid(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("18:00.0", "0000:18:00.0"),
+        ("00000000:8F:00.0", "0000:8f:00.0"),
+        ("0009:06:00.0", "0009:06:00.0"),
+        ("10000:00:02.0", "10000:00:02.0"),
+        ("0000:18:00", None),
+    ],
+)
+def test_pci_address(text, wanted):
+    assert common.pci_address(text) == wanted
+
+
+def test_states_of_every_tool_become_one_vocabulary():
+    assert {common.port_state(t) for t in ("Active", "4: ACTIVE", "PORT_ACTIVE (4)", "ACTIVE")} == {"active"}
+    assert {common.port_state(t) for t in ("Initializing", "2: INIT", "PORT_INIT (2)")} == {"initializing"}
+    assert {common.phys_state(t) for t in ("LinkUp", "5: LinkUp", "LINK_UP (5)")} == {"linkup"}
+    assert common.port_state("Activ") is None
+    assert common.phys_state("Link") is None
+
+
+def test_numbers_are_whole_or_nothing():
+    assert common.integer("0x33bf") == 13247
+    assert common.integer("12a") is None
+    assert common.number("2.5") == 2.5
+    assert common.number("nan") is None
+    assert common.number("9" * 50) is None
