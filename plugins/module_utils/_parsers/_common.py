@@ -84,7 +84,7 @@ class Problems:
 
 
 # CSI and OSC sequences, and the two-character escapes that `script` and coloured prompts leave behind.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[ -/]*[0-~])")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 # The head of an escape sequence whose end was cut off.
 _CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?\Z")
 
