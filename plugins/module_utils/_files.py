@@ -1,0 +1,286 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""A set of files brought to the wanted content and attributes: all of them, or none."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Attributes,
+    Failure,
+    StateFile,
+    attributes_of,
+    gid_of,
+    read_text,
+    remove,
+    uid_of,
+    write_atomic,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+PRESENT = "present"
+DIRECTORY = "directory"
+ABSENT = "absent"
+ORIGINAL = "original"
+
+
+class Wanted(t.NamedTuple):
+    """One entry of the set, as the user gave it."""
+
+    path: str
+    kind: str = PRESENT
+    content: str = ""
+    owner: str | None = None
+    group: str | None = None
+    mode: int | None = None
+    validate: tuple[str, ...] = ()
+
+
+class Step(t.NamedTuple):
+    """What is done to one path. ``content`` of ``None`` in a file's step: it is removed."""
+
+    path: str
+    before: str | None
+    content: str | None
+    before_attributes: Attributes | None
+    attributes: Attributes | None
+    directory: bool = False
+    validate: tuple[str, ...] = ()
+
+    @property
+    def rewrites(self) -> bool:
+        return self.before != self.content if not self.directory else self.before_attributes is None
+
+
+def parse_mode(text: str | None, path: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o7777:
+        raise Failure(f"{path}: mode must be octal digits such as '0644', not {text!r}")
+    return mode
+
+
+def wanted_from(entry: t.Mapping[str, t.Any]) -> Wanted:
+    """Check one entry of the module's ``files``."""
+    path = entry["path"]
+    if not os.path.isabs(path) or path.endswith("/"):
+        raise Failure(f"{path!r} is not the absolute path of a file or directory")
+    kinds = {
+        PRESENT: entry.get("content") is not None,
+        DIRECTORY: bool(entry.get("directory")),
+        ABSENT: bool(entry.get("absent")),
+        ORIGINAL: bool(entry.get("original")),
+    }
+    asked = [kind for kind, given in kinds.items() if given]
+    if len(asked) != 1:
+        raise Failure(f"{path}: give exactly one of content, directory, absent and original, not {asked or 'none'}")
+    validate = tuple(entry.get("validate") or ())
+    if validate and not any("%s" in word for word in validate):
+        raise Failure(f"{path}: validate has no '%s' for the file's name: {list(validate)}")
+    return Wanted(
+        path=os.path.normpath(path),
+        kind=asked[0],
+        content=entry.get("content") or "",
+        owner=entry.get("owner"),
+        group=entry.get("group"),
+        mode=parse_mode(entry.get("mode"), path),
+        validate=validate,
+    )
+
+
+class FileSet:
+    """Read, compare, validate, write, read back."""
+
+    def __init__(self, wanted: t.Sequence[Wanted], cli: Cli, state: StateFile, check_mode: bool) -> None:
+        paths = [item.path for item in wanted]
+        twice = sorted({path for path in paths if paths.count(path) > 1})
+        if twice:
+            raise Failure(f"These paths are given more than once: {', '.join(twice)}")
+        self._wanted = wanted
+        self._cli = cli
+        self._state = state
+        self._check_mode = check_mode
+        self._originals = state.load()
+        self.changes = ChangeSet()
+        self.changed_paths: list[str] = []
+        self.warnings: list[str] = []
+
+    def plan(self) -> list[Step]:
+        """Compare every path with what is wanted, and validate the contents that would be written."""
+        steps = []
+        for item in self._wanted:
+            step = self._step(item)
+            changed = self._note(step)
+            if changed:
+                self.changed_paths.append(step.path)
+                steps.append(step)
+        self._validate(steps)
+        return steps
+
+    def apply(self, steps: t.Sequence[Step]) -> None:
+        """Make ``steps``; where one fails, those before it are taken back."""
+        self._remember(steps)
+        done: list[Step] = []
+        try:
+            for step in steps:
+                done.append(step)
+                _apply(step)
+                _read_back(step)
+        except Failure as exc:
+            for step in reversed(done):
+                _undo(step)
+            raise Failure(f"{exc}. Every file of this call is as it was before.") from exc
+        self._forget()
+
+    def _step(self, item: Wanted) -> Step:
+        before_attributes = attributes_of(item.path)
+        if item.kind == DIRECTORY:
+            if before_attributes is not None and not os.path.isdir(item.path):
+                raise Failure(f"{item.path}: a directory is wanted, but a file of that name is there")
+            attributes = self._attributes(item, before_attributes, 0o755)
+            return Step(item.path, None, None, before_attributes, attributes, directory=True)
+        if os.path.isdir(item.path):
+            if item.kind == PRESENT:
+                raise Failure(f"{item.path}: a file is wanted, but a directory of that name is there")
+            # Removed: what the user put into a directory of ours keeps it.
+            keep = bool(os.listdir(item.path))
+            return Step(item.path, None, None, before_attributes, before_attributes if keep else None, directory=True)
+        before = read_text(item.path)
+        if item.kind == PRESENT:
+            attributes = self._attributes(item, before_attributes, 0o644)
+            return Step(item.path, before, item.content, before_attributes, attributes, validate=item.validate)
+        saved = self._originals.get(item.path) if item.kind == ORIGINAL else None
+        if item.kind == ORIGINAL and item.path not in self._originals:
+            # Never written by this module: what is there is the original.
+            return Step(item.path, before, before, before_attributes, before_attributes)
+        if saved is None:
+            return Step(item.path, before, None, before_attributes, None)
+        return Step(item.path, before, saved["content"], before_attributes, Attributes(*saved["attributes"]))
+
+    def _attributes(self, item: Wanted, before: Attributes | None, default_mode: int) -> Attributes:
+        base = before or Attributes(os.geteuid(), os.getegid(), default_mode)
+        return Attributes(
+            base.uid if item.owner is None else self._id(item, uid_of, item.owner),
+            base.gid if item.group is None else self._id(item, gid_of, item.group),
+            base.mode if item.mode is None else item.mode,
+        )
+
+    def _id(self, item: Wanted, lookup: t.Callable[[str], int], name: str) -> int:
+        try:
+            return lookup(name)
+        except Failure as exc:
+            # In check mode an earlier task may be the one that makes the user: all we know is that it differs.
+            if not self._check_mode:
+                raise Failure(f"{item.path}: {exc}") from exc
+            return -1
+
+    def _note(self, step: Step) -> bool:
+        if step.directory:
+            return self.changes.compare(
+                step.path,
+                step.before_attributes and f"directory {step.before_attributes}",
+                step.attributes and f"directory {step.attributes}",
+            )
+        content = self.changes.compare(step.path, step.before, step.content)
+        if step.before_attributes is None or step.attributes is None:
+            return content
+        attributes = self.changes.compare(
+            f"{step.path} (owner, mode)", str(step.before_attributes), str(step.attributes)
+        )
+        return content or attributes
+
+    def _validate(self, steps: t.Sequence[Step]) -> None:
+        refused = []
+        for step in steps:
+            if not step.validate or step.content is None or not step.rewrites:
+                continue
+            if self._check_mode and self._cli.which(step.validate[0]) is None:
+                self.warnings.append(f"{step.path} is not validated: {step.validate[0]} is not installed yet")
+                continue
+            with tempfile.TemporaryDirectory(prefix="gpu-fabric-") as directory:
+                # The file's own name: tools that go by the suffix see the right one.
+                candidate = os.path.join(directory, os.path.basename(step.path))
+                write_atomic(candidate, step.content, mode=0o600)
+                argv = [word.replace("%s", candidate) for word in step.validate]
+                result = self._cli.run(argv, check=False)
+            if result.rc != 0:
+                said = (result.stderr.strip() or result.stdout.strip() or "no message").replace(candidate, step.path)
+                refused.append(f"{step.path}: {step.validate[0]} refuses it (status {result.rc}): {said}")
+        if refused:
+            raise Failure("Nothing was written. " + "; ".join(refused))
+
+    def _remember(self, steps: t.Sequence[Step]) -> None:
+        """Keep what a path held before this module wrote it for the first time."""
+        originals = dict(self._originals)
+        for step in steps:
+            if step.directory or step.path in originals or step.content is None:
+                continue
+            originals[step.path] = (
+                None
+                if step.before is None or step.before_attributes is None
+                else {"content": step.before, "attributes": list(step.before_attributes)}
+            )
+        self._state.save(originals)
+        self._originals = originals
+
+    def _forget(self) -> None:
+        gone = {item.path for item in self._wanted if item.kind in (ABSENT, ORIGINAL)}
+        kept = {path: saved for path, saved in self._originals.items() if path not in gone}
+        if kept != self._originals:
+            self._state.save(kept)
+
+
+def _apply(step: Step) -> None:
+    if step.attributes is None or (step.content is None and not step.directory):
+        remove(step.path)
+        return
+    if step.directory:
+        try:
+            os.makedirs(step.path, exist_ok=True)
+        except OSError as exc:
+            raise Failure(f"Cannot make {step.path}: {exc.strerror}") from exc
+    elif step.rewrites:
+        write_atomic(step.path, step.content or "", step.attributes.mode, step.attributes.uid, step.attributes.gid)
+        return
+    try:
+        os.chown(step.path, step.attributes.uid, step.attributes.gid)
+        os.chmod(step.path, step.attributes.mode)
+    except OSError as exc:
+        raise Failure(f"Cannot give {step.path} to {step.attributes}: {exc.strerror}") from exc
+
+
+def _read_back(step: Step) -> None:
+    found = attributes_of(step.path)
+    if found != step.attributes:
+        raise Failure(f"{step.path} is {found or 'absent'} after it was set to {step.attributes or 'absent'}")
+    if not step.directory and read_text(step.path) != step.content:
+        raise Failure(f"{step.path} reads back otherwise than it was written")
+
+
+def _undo(step: Step) -> None:
+    if step.directory:
+        if step.before_attributes is None:
+            remove(step.path)
+    elif step.before is None or step.before_attributes is None:
+        remove(step.path)
+    else:
+        write_atomic(step.path, step.before, *_mode_first(step.before_attributes))
+
+
+def _mode_first(attributes: Attributes) -> tuple[int, int, int]:
+    return attributes.mode, attributes.uid, attributes.gid
+
+
+__all__ = ("FileSet", "Step", "Wanted", "parse_mode", "wanted_from")

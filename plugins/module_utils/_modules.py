@@ -1,0 +1,167 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Kernel modules: loaded now, loaded at boot, kept out, and their options."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+_HEADER = "# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+
+
+def checked_name(name: str) -> str:
+    """A module's name as the kernel spells it."""
+    if not _NAME.fullmatch(name):
+        raise Failure(f"{name!r} is no kernel module's name, such as nvidia_peermem")
+    return name.replace("-", "_")
+
+
+def render_load(load: t.Sequence[str]) -> str | None:
+    return _HEADER + "".join(f"{name}\n" for name in load) if load else None
+
+
+def render_modprobe(options: t.Mapping[str, str], blacklist: t.Sequence[str]) -> str | None:
+    if not options and not blacklist:
+        return None
+    lines = [f"options {name} {text}\n" for name, text in options.items()]
+    for name in blacklist:
+        lines.append(f"blacklist {name}\n")
+        # A blacklist stops aliases only; this stops a dependency or a person, too.
+        lines.append(f"install {name} /bin/false\n")
+        if name == "nouveau":
+            lines.append("options nouveau modeset=0\n")
+    return _HEADER + "".join(lines)
+
+
+class Running:
+    """The modules of the running kernel."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+
+    def loaded(self) -> set[str]:
+        text = read_text(os.path.join(self._root, "proc/modules")) or ""
+        names = {line.split()[0] for line in text.splitlines() if line.strip()}
+        return names | {name for name in self._sys() if self._builtin(name)}
+
+    def _sys(self) -> list[str]:
+        try:
+            return os.listdir(os.path.join(self._root, "sys/module"))
+        except OSError:
+            return []
+
+    def _builtin(self, name: str) -> bool:
+        # A module proper has its state there; what is built into the kernel has not.
+        return not os.path.exists(os.path.join(self._root, "sys/module", name, "initstate"))
+
+    def parameter(self, module: str, parameter: str) -> str | None:
+        text = read_text(os.path.join(self._root, "sys/module", module, "parameters", parameter))
+        return None if text is None else text.strip()
+
+
+def differing_options(running: Running, module: str, text: str) -> list[str]:
+    """Options whose value in the loaded module is another than the wanted one, where the module shows it."""
+    found = []
+    for word in shlex.split(text):
+        name, given, value = word.partition("=")
+        present = running.parameter(module, name) if given else None
+        if present is not None and _truth(present) != _truth(value):
+            found.append(f"{module} {name}: {present!r} is in force, {value!r} is wanted")
+    return found
+
+
+def _truth(value: str) -> str:
+    return {"Y": "1", "N": "0", "y": "1", "n": "0"}.get(value, value)
+
+
+class ModuleSet:
+    """The wanted modules against the files and the running kernel."""
+
+    def __init__(
+        self,
+        stem: str,
+        load: t.Sequence[str],
+        options: t.Mapping[str, str],
+        blacklist: t.Sequence[str],
+        now: bool,
+        cli: Cli,
+        root: str = "/",
+    ) -> None:
+        self._cli = cli
+        self._root = root
+        self._running = Running(root)
+        load = list(dict.fromkeys(checked_name(name) for name in load))
+        self._blacklist = list(dict.fromkeys(checked_name(name) for name in blacklist))
+        options = {checked_name(name): " ".join(text.split()) for name, text in options.items()}
+        both = sorted(set(load) & set(self._blacklist))
+        if both:
+            raise Failure(f"{', '.join(both)}: a module cannot both be loaded and be kept out")
+        self._files = {
+            f"/etc/modules-load.d/{stem}.conf": render_load(load),
+            f"/etc/modprobe.d/{stem}.conf": render_modprobe(options, self._blacklist),
+        }
+        self.changes = ChangeSet()
+        self.changed_paths = [
+            path for path, text in self._files.items() if self.changes.compare(path, read_text(self._path(path)), text)
+        ]
+        loaded = self._running.loaded()
+        self._to_load = [name for name in load if now and name not in loaded]
+        for name in self._to_load:
+            self.changes.compare(f"{name} (loaded)", False, True)
+        self.intruders = [name for name in self._blacklist if name in loaded]
+        self.reload_required = [
+            sentence for name, text in options.items() for sentence in differing_options(self._running, name, text)
+        ]
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    @property
+    def loaded(self) -> list[str]:
+        """What is loaded by this call."""
+        return list(self._to_load)
+
+    @property
+    def initramfs_required(self) -> bool:
+        """Whether what keeps modules out changes: an initramfs has its own copy of it."""
+        return any(path.startswith("/etc/modprobe.d/") for path in self.changed_paths)
+
+    def apply(self) -> list[str]:
+        """Write the files and load the modules; returns why modules did not load, one sentence each."""
+        for path in self.changed_paths:
+            text = self._files[path]
+            if text is None:
+                remove(self._path(path))
+            else:
+                write_atomic(self._path(path), text)
+        failures = []
+        for name in self._to_load:
+            result = self._cli.run(["modprobe", name], check=False)
+            if result.rc != 0:
+                said = result.stderr.strip() or result.stdout.strip() or f"status {result.rc}"
+                failures.append(f"{name} does not load: {said}")
+            elif name not in self._running.loaded():
+                failures.append(f"{name} is not among the loaded modules although modprobe succeeded")
+        return failures
+
+
+__all__ = (
+    "ModuleSet",
+    "Running",
+    "checked_name",
+    "differing_options",
+    "render_load",
+    "render_modprobe",
+)

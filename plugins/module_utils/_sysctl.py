@@ -1,0 +1,273 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Kernel parameters: one sysctl.d file, the values in force, and the files that win over ours at boot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, read_text, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+# systemd-sysctl's order of precedence: a file masks those of the same name further down.
+DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@*-]*")
+
+
+class Override(t.NamedTuple):
+    """A file that gives a key another value at boot than ours does."""
+
+    key: str
+    value: str
+    wanted: str
+    path: str
+
+
+class Unavailable(t.NamedTuple):
+    """A key that cannot be set here: this kernel or this namespace has no such interface."""
+
+    key: str
+    reason: str
+
+
+def segments(key: str) -> tuple[str, ...]:
+    """The path of a key below /proc/sys, by sysctl.d(5): the first separator used is the separator."""
+    first = re.search(r"[./]", key)
+    if first is not None and first.group() == ".":
+        return tuple(part.replace("/", ".") for part in key.split("."))
+    return tuple(key.split("/"))
+
+
+def canonical(key: str) -> str:
+    """One spelling for each key: dots, or slashes where a part of it (a VLAN's name) has a dot."""
+    parts = segments(key)
+    return "/".join(parts) if any("." in part for part in parts) else ".".join(parts)
+
+
+def squeeze(value: t.Any) -> str:
+    """A value as the kernel and a person's file agree on it: one blank between its words."""
+    return " ".join(str(value).split())
+
+
+def parse(text: str) -> list[tuple[str, str]]:
+    """The assignments of a sysctl.d file in order, keys canonical. Exclusions (``-key``) and junk give none."""
+    found = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;" or "=" not in stripped:
+            continue
+        key, value = stripped.split("=", 1)
+        # The leading dash says that a failure does not matter.
+        found.append((canonical(key.strip().lstrip("-")), squeeze(value)))
+    return found
+
+
+def render(settings: t.Mapping[str, str], unavailable: t.Container[str] = ()) -> str:
+    """Our file. A key that is not there now may not spoil the others at boot: it gets a dash."""
+    lines = ["# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"]
+    lines += [f"{'-' if key in unavailable else ''}{key} = {value}\n" for key, value in settings.items()]
+    return "".join(lines)
+
+
+def boot_order(root: str = "/") -> list[str]:
+    """The files that systemd-sysctl reads, in the order in which it applies them."""
+    chosen: dict[str, str] = {}
+    for directory in DIRECTORIES:
+        try:
+            names = os.listdir(os.path.join(root, directory.lstrip("/")))
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".conf"):
+                chosen.setdefault(name, os.path.join(directory, name))
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def overrides(own: str, settings: t.Mapping[str, str], root: str = "/") -> list[Override]:
+    """The keys of ours to which another file gives another value at boot. The last file that names a key wins."""
+    name = os.path.basename(own)
+    winners: dict[str, tuple[str, str]] = {}
+    for path in boot_order(root):
+        # Files that sort before ours lose to it; ours itself is the measure.
+        if os.path.basename(path) <= name:
+            continue
+        text = read_text(os.path.join(root, path.lstrip("/"))) or ""
+        for key, value in parse(text):
+            winners[key] = (value, path)
+    return [
+        Override(key, winners[key][0], value, winners[key][1])
+        for key, value in settings.items()
+        if key in winners and winners[key][0] != value
+    ]
+
+
+class Kernel:
+    """The values in force, below /proc/sys."""
+
+    def __init__(self, root: str = "/proc/sys") -> None:
+        self._root = root
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, *segments(key))
+
+    def read(self, key: str) -> str | None:
+        try:
+            with open(self._path(key), encoding="utf-8", errors="replace") as stream:
+                return squeeze(stream.read())
+        except OSError:
+            return None
+
+    def obstacle(self, key: str) -> str | None:
+        """Why a key cannot be set here, ``None`` where it can."""
+        path = self._path(key)
+        if not os.path.exists(path):
+            return f"{path} does not exist in this kernel or network namespace"
+        if os.path.isdir(path):
+            return f"{path} is a directory"
+        if not os.access(path, os.W_OK):
+            return f"{path} is read-only here, as in a container"
+        return None
+
+    def write(self, key: str, value: str) -> str | None:
+        """Set a key and read it back. Returns why the kernel does not let it be set here."""
+        path = self._path(key)
+        try:
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(value + "\n")
+        except OSError as exc:
+            if exc.errno in (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOENT):
+                return f"{path} cannot be written here: {exc.strerror}"
+            raise Failure(
+                f"The kernel refuses {key} = {value!r}: {exc.strerror}; the value in force is {self.read(key)!r}. "
+                "Correct the value, or remove the key by setting it to null in gpu_fabric_sysctl."
+            ) from exc
+        taken = self.read(key)
+        if taken != value:
+            raise Failure(
+                f"The kernel kept {key} = {taken!r} when {value!r} was written. "
+                "Ask for a value that it takes in gpu_fabric_sysctl."
+            )
+        return None
+
+
+class SysctlSet:
+    """The wanted settings against the file and the kernel."""
+
+    def __init__(
+        self, path: str, settings: t.Mapping[str, t.Any], kernel: Kernel, state: StateFile, root: str = "/"
+    ) -> None:
+        self._path = path
+        self._root = root
+        self._file = os.path.join(root, path.lstrip("/"))
+        self._kernel = kernel
+        self._state = state
+        self._settings = _checked(settings)
+        self._saved: dict[str, dict[str, str]] = state.load()
+        self._original = dict(self._saved.get(path, {}))
+        self._before_text = read_text(self._file)
+        self.changes = ChangeSet()
+        self.unavailable: list[Unavailable] = []
+        self._set: dict[str, str] = {}
+        self._restore: dict[str, str] = {}
+        self._plan()
+
+    def _plan(self) -> None:
+        for key in self._settings:
+            reason = self._kernel.obstacle(key)
+            if reason is not None and self._kernel.read(key) != self._settings[key]:
+                self.unavailable.append(Unavailable(key, reason))
+        missing = {item.key for item in self.unavailable}
+        self._text = render(self._settings, missing) if self._settings else None
+        self.changes.compare(self._path, self._before_text, self._text)
+        for key, value in self._settings.items():
+            if key not in missing and self._compare(key, value):
+                self._set[key] = value
+        for key, value in self._original.items():
+            if key not in self._settings and self._kernel.obstacle(key) is None and self._compare(key, value):
+                self._restore[key] = value
+
+    def _compare(self, key: str, value: str) -> bool:
+        return self.changes.compare(f"{key} (in force)", self._kernel.read(key), value)
+
+    @property
+    def changed_keys(self) -> list[str]:
+        """Keys whose value in force changes."""
+        return [*self._set, *self._restore]
+
+    @property
+    def reverted(self) -> dict[str, str]:
+        """Keys dropped from the set, with the value from before the first change."""
+        return dict(self._restore)
+
+    def overrides(self) -> list[Override]:
+        return overrides(self._path, self._settings, self._root)
+
+    def apply(self) -> None:
+        # What was in force is on disk before anything changes.
+        for key in self._set:
+            present = self._kernel.read(key)
+            if present is not None:
+                self._original.setdefault(key, present)
+        self._save()
+        late = []
+        for key, value in {**self._restore, **self._set}.items():
+            reason = self._kernel.write(key, value)
+            if reason is not None:
+                late.append(Unavailable(key, reason))
+        if late:
+            self.unavailable += late
+            self._text = render(self._settings, {item.key for item in self.unavailable})
+        if self._text != self._before_text:
+            self._write()
+        self._original = {key: value for key, value in self._original.items() if key in self._settings}
+        self._save()
+
+    def _write(self) -> None:
+        if self._text is None:
+            os.unlink(self._file)
+        else:
+            write_atomic(self._file, self._text)
+
+    def _save(self) -> None:
+        rest = {path: keys for path, keys in self._saved.items() if path != self._path}
+        self._saved = {**rest, self._path: self._original} if self._original else rest
+        self._state.save(self._saved)
+
+
+def _checked(settings: t.Mapping[str, t.Any]) -> dict[str, str]:
+    checked: dict[str, str] = {}
+    for key, value in settings.items():
+        if not _KEY.fullmatch(key) or ".." in key or "*" in key:
+            raise Failure(f"{key!r} is no kernel parameter's name, such as net.core.rmem_max")
+        if isinstance(value, (dict, list)) or value is None or not squeeze(value) or "\n" in str(value).strip():
+            raise Failure(f"{key}: {value!r} is not a kernel parameter's value: one line of text or a number")
+        name = canonical(key)
+        text = squeeze(int(value) if isinstance(value, bool) else value)
+        if checked.get(name, text) != text:
+            raise Failure(f"{name} is given twice, with {checked[name]!r} and {text!r}")
+        checked[name] = text
+    return checked
+
+
+__all__ = (
+    "DIRECTORIES",
+    "Kernel",
+    "Override",
+    "SysctlSet",
+    "Unavailable",
+    "boot_order",
+    "canonical",
+    "overrides",
+    "parse",
+    "render",
+    "segments",
+    "squeeze",
+)

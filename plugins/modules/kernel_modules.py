@@ -1,0 +1,165 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_modules
+short_description: Load kernel modules now and at boot, with options, and keep others out
+version_added: 0.1.0
+author:
+  - Railyard maintainers (@railyard)
+description:
+  - Owns one file of C(/etc/modules-load.d) and one of C(/etc/modprobe.d), and loads what is not loaded.
+  - Never unloads a module. Where a loaded module runs with other options than the wanted ones, or one that is to be
+    kept out is loaded, the result says so.
+extends_documentation_fragment:
+  - railyard.gpu_fabric._writes
+options:
+  name:
+    description: The files' name, without C(.conf).
+    type: str
+    default: gpu-fabric
+  load:
+    description: The modules to load, in this order.
+    type: list
+    elements: str
+    default: []
+  options:
+    description: Module options, by module, as C(modprobe.d) spells them.
+    type: dict
+    default: {}
+  blacklist:
+    description: Modules that may not be loaded.
+    type: list
+    elements: str
+    default: []
+  now:
+    description: Load the modules in the running kernel, and not only at the next boot.
+    type: bool
+    default: true
+  failed:
+    description: What to do when a module does not load. The files are in place by then.
+    type: str
+    choices: [fail, warn]
+    default: fail
+  state:
+    description: V(absent) removes the files. Loaded modules stay loaded.
+    type: str
+    choices: [present, absent]
+    default: present
+seealso:
+  - module: railyard.gpu_fabric.managed_files
+"""
+
+EXAMPLES = r"""
+- name: User space reaches the management datagrams
+  railyard.gpu_fabric.kernel_modules:
+    name: gpu-fabric-rdma
+    load: [ib_umad, ib_uverbs, rdma_ucm]
+
+- name: Nouveau stays out
+  railyard.gpu_fabric.kernel_modules:
+    name: gpu-fabric-nvidia
+    load: [nvidia, nvidia_uvm]
+    options:
+      nvidia: NVreg_RestrictProfilingToAdminUsers=0
+    blacklist: [nouveau]
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The files that differ from what is wanted.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/modules-load.d/gpu-fabric-rdma.conf]
+loaded:
+  description: The modules that this call loads.
+  returned: success
+  type: list
+  elements: str
+  sample: [ib_umad]
+failures:
+  description: Why modules did not load, in modprobe's own words.
+  returned: success
+  type: list
+  elements: str
+  sample: ["nvidia_peermem does not load: modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"]
+intruders:
+  description: Modules of O(blacklist) that are loaded. They go at the next boot.
+  returned: success
+  type: list
+  elements: str
+  sample: [nouveau]
+reload_required:
+  description: Options that the loaded module does not have, one sentence each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["nvidia NVreg_EnableStreamMemOPs: '0' is in force, '1' is wanted"]
+initramfs_required:
+  description: Whether the initramfs has to be made anew for the change to hold from the start of the next boot.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
+
+
+def main() -> t.NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "default": "gpu-fabric"},
+            "load": {"type": "list", "elements": "str", "default": []},
+            "options": {"type": "dict", "default": {}},
+            "blacklist": {"type": "list", "elements": "str", "default": []},
+            "now": {"type": "bool", "default": True},
+            "failed": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params["state"] == "present"
+    failures: list[str] = []
+    try:
+        todo = ModuleSet(
+            module.params["name"],
+            module.params["load"] if wanted else [],
+            module.params["options"] if wanted else {},
+            module.params["blacklist"] if wanted else [],
+            module.params["now"],
+            Cli(),
+        )
+        if len(todo.changes) and not module.check_mode:
+            failures = todo.apply()
+    except Failure as exc:
+        module.fail_json(msg=str(exc), **exc.details)
+    result = {
+        "changed": bool(todo.changed_paths) or len(failures) < len(todo.loaded),
+        "changed_paths": todo.changed_paths,
+        "loaded": todo.loaded,
+        "failures": failures,
+        "intruders": todo.intruders,
+        "reload_required": todo.reload_required,
+        "initramfs_required": todo.initramfs_required,
+        "diff": todo.changes.diff(),
+    }
+    if failures and module.params["failed"] == "fail":
+        module.fail_json(msg="; ".join(failures), **result)
+    for sentence in failures:
+        module.warn(sentence)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
