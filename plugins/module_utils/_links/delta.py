@@ -1,0 +1,106 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""The commands that lead an interface from what it is to what it shall be. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route, Rule
+
+
+class Delta(t.NamedTuple):
+    """The commands for one interface, and its state before and after them."""
+
+    netdev: str
+    commands: list[list[str]]
+    before: dict[str, t.Any]
+    after: dict[str, t.Any]
+
+
+def family_flag(family: int) -> str:
+    return "-6" if family == 6 else "-4"
+
+
+def route_command(verb: str, route: Route, netdev: str) -> list[str]:
+    command = ["ip", family_flag(route.family), "route", verb, route.dst]
+    if route.via:
+        command += ["via", route.via]
+    command += ["dev", netdev]
+    if route.src:
+        command += ["src", route.src]
+    return [*command, "table", str(route.table)]
+
+
+def rule_command(verb: str, rule: Rule) -> list[str]:
+    return [
+        "ip", family_flag(rule.family), "rule", verb,
+        "from", rule.source, "table", str(rule.table), "priority", str(rule.priority),
+    ]  # fmt: skip
+
+
+def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
+    """Return what makes ``present`` as ``wanted``.
+
+    Only what is wanted is added; only what ``ours`` (the link of the previous run) brought and
+    ``wanted`` no longer names is removed. Addresses, routes and rules of others stay.
+    """
+    ours = ours or Link(netdev=wanted.netdev)
+    name = wanted.netdev
+    commands: list[list[str]] = []
+    # Rules go first and come last: a rule that points at an empty table would cut traffic.
+    gone_rules = (ours.rules - wanted.rules) & present.rules
+    gone_routes = (ours.routes - wanted.routes) & present.routes
+    gone_addresses = (ours.addresses - wanted.addresses) & present.addresses
+    commands += [rule_command("del", rule) for rule in sorted(gone_rules)]
+    commands += [route_command("del", route, name) for route in sorted(gone_routes)]
+    commands += [["ip", "address", "del", address, "dev", name] for address in sorted(gone_addresses)]
+    if wanted.mtu is not None and wanted.mtu != present.mtu:
+        commands.append(["ip", "link", "set", "dev", name, "mtu", str(wanted.mtu)])
+    if wanted.up and not present.up:
+        commands.append(["ip", "link", "set", "dev", name, "up"])
+    new_addresses = wanted.addresses - present.addresses
+    for address in sorted(new_addresses):
+        # Duplicate address detection would leave an IPv6 address unusable for a second.
+        commands.append(["ip", "address", "add", address, "dev", name, *(["nodad"] if ":" in address else [])])
+    # Taking a link down or an address away removes routes, so look at what is left, not at what was.
+    new_routes = wanted.routes - present.routes
+    commands += [
+        route_command("replace", route, name) for route in sorted(new_routes, key=lambda item: (item.via or "", item))
+    ]
+    new_rules = wanted.rules - present.rules
+    commands += [rule_command("add", rule) for rule in sorted(new_rules)]
+
+    before = present.describe()
+    after = Link(
+        netdev=name,
+        mtu=present.mtu if wanted.mtu is None else wanted.mtu,
+        up=present.up or wanted.up,
+        addresses=(present.addresses - gone_addresses) | new_addresses,
+        routes=(present.routes - gone_routes) | new_routes,
+        rules=(present.rules - gone_rules) | new_rules,
+    ).describe()
+    changed = [key for key in after if before[key] != after[key]]
+    return Delta(name, commands, {key: before[key] for key in changed}, {key: after[key] for key in changed})
+
+
+def missing(wanted: Link, present: Link) -> list[str]:
+    """Return, in words, what ``wanted`` asks for and ``present`` does not have."""
+    lacks = []
+    if wanted.mtu is not None and wanted.mtu != present.mtu:
+        lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}")
+    if wanted.up and not present.up:
+        lacks.append("down, wanted up")
+    lacks += [f"no address {address}" for address in sorted(wanted.addresses - present.addresses)]
+    lacks += [
+        f"no route {route.describe()}" for route in sorted(wanted.routes - present.routes, key=lambda r: r.describe())
+    ]
+    lacks += [f"no rule {rule.describe()}" for rule in sorted(wanted.rules - present.rules)]
+    return lacks
+
+
+__all__ = ("Delta", "delta", "missing")

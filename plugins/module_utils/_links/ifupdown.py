@@ -1,0 +1,49 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""How ifupdown keeps a link: one file per interface below ``interfaces.d``. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import route_command, rule_command
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+
+DIRECTORY = "/etc/network/interfaces.d"
+
+
+def path(link: Link) -> str:
+    return f"{DIRECTORY}/gpu-fabric-{link.netdev}"
+
+
+def stanza(link: Link, family: str, address: str | None) -> list[str]:
+    if address is None:
+        return [f"iface {link.netdev} {family} manual"]
+    lines = [f"iface {link.netdev} {family} static", f"    address {address}"]
+    # Without this, the interface waits for duplicate address detection at every boot.
+    return [*lines, "    dad-attempts 0"] if family == "inet6" else lines
+
+
+def render(link: Link) -> str:
+    """Return the file of one link. ifupdown merges several ``iface`` stanzas of one interface."""
+    lines = [f"auto {link.netdev}"]
+    addresses: list[str | None] = sorted(link.addresses) or [None]
+    for position, address in enumerate(addresses):
+        lines += stanza(link, "inet6" if address and ":" in address else "inet", address)
+        if position == 0 and link.mtu is not None:
+            # Before the interface is up: some drivers bounce the link when the MTU changes under traffic.
+            lines.append(f"    pre-up ip link set dev $IFACE mtu {link.mtu}")
+        if position == 0 and address is None:
+            lines.append("    up ip link set dev $IFACE up")
+    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+        lines.append(f"    up {' '.join(route_command('replace', route, '$IFACE'))}")
+    for rule in sorted(link.rules):
+        # `ip rule add` is not idempotent: take away what an earlier ifup left.
+        lines.append(f"    up {' '.join(rule_command('del', rule))} 2>/dev/null; {' '.join(rule_command('add', rule))}")
+        lines.append(f"    down {' '.join(rule_command('del', rule))}")
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ("DIRECTORY", "path", "render")

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Which of the system's network managers keeps the links, and what it needs told. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+from types import ModuleType
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    ifupdown,
+    netplan,
+    networkd,
+    networkmanager,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, LinkError
+
+MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
+
+
+class Manager(t.NamedTuple):
+    """One network manager. ``reload`` makes it read its files again without touching a running link."""
+
+    name: str
+    renderer: ModuleType
+    mode: int
+    unit: str | None
+    reload: list[list[str]]
+
+
+MANAGERS = {
+    "networkmanager": Manager(
+        "networkmanager", networkmanager, 0o600, "NetworkManager.service", [["nmcli", "connection", "reload"]]
+    ),
+    "netplan": Manager("netplan", netplan, 0o600, None, [["netplan", "generate"], ["networkctl", "reload"]]),
+    "networkd": Manager("networkd", networkd, 0o644, "systemd-networkd.service", [["networkctl", "reload"]]),
+    "ifupdown": Manager("ifupdown", ifupdown, 0o644, "networking.service", []),
+}
+
+
+class System(t.NamedTuple):
+    """What tells the managers apart. Units are those that are active or enabled."""
+
+    units: frozenset[str]
+    commands: frozenset[str]
+    interfaces_file: str | None
+
+
+def choose(system: System, asked: str = "auto") -> Manager:
+    """Return the manager that owns the network of this host.
+
+    netplan is a front end of the two others, so it wins where its command is; then the running daemon;
+    then ifupdown; a host with none of them gets networkd, which systemd brings along.
+    """
+    if asked != "auto":
+        return check(MANAGERS[asked], system)
+    if "netplan" in system.commands:
+        return MANAGERS["netplan"]
+    if "NetworkManager.service" in system.units:
+        return MANAGERS["networkmanager"]
+    if "systemd-networkd.service" in system.units:
+        return MANAGERS["networkd"]
+    if "ifup" in system.commands:
+        return check(MANAGERS["ifupdown"], system)
+    if "networkctl" in system.commands:
+        return MANAGERS["networkd"]
+    raise LinkError(
+        "No network manager found (netplan, NetworkManager, systemd-networkd, ifupdown), so addresses would be lost"
+        " at reboot; install one of them"
+    )
+
+
+def check(manager: Manager, system: System) -> Manager:
+    """Refuse a manager whose files would not be read."""
+    if manager.name == "ifupdown":
+        lines = [line.split() for line in (system.interfaces_file or "").splitlines()]
+        if not any(words[:1] in (["source"], ["source-directory"]) and "interfaces.d" in words[-1] for words in lines):
+            raise LinkError(
+                "/etc/network/interfaces does not read interfaces.d, so files there have no effect;"
+                " add the line 'source /etc/network/interfaces.d/*'"
+            )
+    return manager
+
+
+def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
+    """Return the content of every file by its path."""
+    return {manager.renderer.path(link): MARK + manager.renderer.render(link) for link in links}
+
+
+__all__ = ("MANAGERS", "MARK", "Manager", "System", "check", "choose", "files")

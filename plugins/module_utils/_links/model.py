@@ -1,0 +1,156 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""What an interface shall be and what it is, in one comparable shape. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+
+
+class LinkError(Failure):
+    """A wanted link makes no sense, or the system did not take it."""
+
+
+@dataclass(frozen=True, order=True)
+class Route:
+    """One route of an interface; ``dst`` is a network in CIDR or ``default``."""
+
+    dst: str
+    via: str | None = None
+    table: int = 254
+    src: str | None = None
+
+    @property
+    def family(self) -> int:
+        for address in (self.via, self.src, None if self.dst == "default" else self.dst):
+            if address:
+                return 6 if ":" in address else 4
+        return 4
+
+    def describe(self) -> str:
+        text = self.dst
+        if self.via:
+            text += f" via {self.via}"
+        if self.src:
+            text += f" src {self.src}"
+        return text if self.table == 254 else f"{text} table {self.table}"
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """One policy-routing rule: packets from ``source`` look in ``table``."""
+
+    source: str
+    table: int
+    priority: int
+
+    @property
+    def family(self) -> int:
+        return 6 if ":" in self.source else 4
+
+    def describe(self) -> str:
+        return f"{self.priority}: from {self.source} table {self.table}"
+
+
+@dataclass(frozen=True)
+class Link:
+    """One interface. ``None`` means: leave it as it is."""
+
+    netdev: str
+    mac: str | None = None
+    mtu: int | None = None
+    up: bool = True
+    addresses: frozenset[str] = field(default_factory=frozenset)
+    routes: frozenset[Route] = field(default_factory=frozenset)
+    rules: frozenset[Rule] = field(default_factory=frozenset)
+
+    def describe(self) -> dict[str, t.Any]:
+        """Return the link as a module's ``diff`` shows it."""
+        return {
+            "mtu": self.mtu,
+            "up": self.up,
+            "addresses": sorted(self.addresses),
+            "routes": sorted(route.describe() for route in self.routes),
+            "rules": sorted(rule.describe() for rule in self.rules),
+        }
+
+
+def interface_address(text: str, where: str) -> str:
+    """Return ``address/prefix`` in canonical form; anything else raises LinkError naming ``where``."""
+    if "/" not in str(text):
+        raise LinkError(
+            f"{where}: the address {text!r} has no prefix length; wanted address/prefix, such as 10.0.0.5/24"
+        )
+    try:
+        return str(ipaddress.ip_interface(text))
+    except ValueError as exc:
+        raise LinkError(f"{where}: {text!r} is no address with a prefix length: {exc}") from exc
+
+
+def host_or_network(text: str, where: str) -> str:
+    """Return an address or a network in canonical form, as ``ip`` prints it (host networks without a prefix)."""
+    try:
+        network = ipaddress.ip_network(text, strict=True)
+    except ValueError as exc:
+        raise LinkError(f"{where}: {text!r} is neither an address nor a network: {exc}") from exc
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
+    """Build a Link from one entry of the plan's ``links``; every error names the interface."""
+    netdev = str(raw.get("netdev") or "")
+    if not netdev or "/" in netdev or len(netdev) > 15 or any(char.isspace() for char in netdev):
+        raise LinkError(f"{netdev!r} is no interface name (1 to 15 characters, no blank, no slash)")
+    mtu = raw.get("mtu")
+    if mtu is not None:
+        mtu = int(mtu)
+        if not 68 <= mtu <= 65535:
+            raise LinkError(f"{netdev}: MTU {mtu} is outside 68 to 65535 bytes")
+    routes = frozenset(
+        Route(
+            dst="default" if entry["dst"] == "default" else host_or_network(entry["dst"], f"{netdev}: route"),
+            via=entry.get("via") or None,
+            table=int(entry.get("table") or 254),
+            src=entry.get("src") or None,
+        )
+        for entry in raw.get("routes") or ()
+    )
+    rules = frozenset(
+        Rule(
+            source=host_or_network(entry["from"], f"{netdev}: rule"),
+            table=int(entry["table"]),
+            priority=int(entry["priority"]),
+        )
+        for entry in raw.get("rules") or ()
+    )
+    return Link(
+        netdev=netdev,
+        mac=(raw.get("mac") or "").lower() or None,
+        mtu=mtu,
+        addresses=frozenset(interface_address(text, netdev) for text in raw.get("addresses") or ()),
+        routes=routes,
+        rules=rules,
+    )
+
+
+def wanted_links(raw: t.Iterable[t.Mapping[str, t.Any]]) -> list[Link]:
+    """Build all links; two entries of one interface, or one address twice, raise LinkError."""
+    links = [wanted_link(entry) for entry in raw]
+    seen: dict[str, str] = {}
+    for link in links:
+        for key in (link.netdev, *(address.split("/")[0] for address in link.addresses)):
+            if key in seen:
+                raise LinkError(f"{link.netdev}: {key} is already given to {seen[key]}; each may stand once")
+            seen[key] = link.netdev
+    return links
+
+
+__all__ = ("Link", "LinkError", "Route", "Rule", "host_or_network", "interface_address", "wanted_link", "wanted_links")

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""How netplan keeps a link: one file per interface. Pure.
+
+netplan merges lists of one interface over files by key only, so everything of an interface stands in one file.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+
+DIRECTORY = "/etc/netplan"
+
+
+def path(link: Link) -> str:
+    return f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.yaml"
+
+
+def render(link: Link) -> str:
+    """Return the file of one link; every scalar that could be misread as another type is quoted."""
+    lines = ["network:", "  version: 2", "  ethernets:", f'    "{link.netdev}":', "      optional: true"]
+    if link.mtu is not None:
+        lines.append(f"      mtu: {link.mtu}")
+    lines.append("      accept-ra: false")
+    if link.addresses:
+        lines.append("      addresses:")
+        lines += [f'        - "{address}"' for address in sorted(link.addresses)]
+    if link.routes:
+        lines.append("      routes:")
+    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+        any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
+        lines.append(f'        - to: "{any_destination if route.dst == "default" else route.dst}"')
+        lines.append(f'          via: "{route.via}"' if route.via else "          scope: link")
+        if route.src:
+            lines.append(f'          from: "{route.src}"')
+        lines.append(f"          table: {route.table}")
+    if link.rules:
+        lines.append("      routing-policy:")
+    for rule in sorted(link.rules):
+        lines += [
+            f'        - from: "{rule.source}"',
+            f"          table: {rule.table}",
+            f"          priority: {rule.priority}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ("DIRECTORY", "path", "render")

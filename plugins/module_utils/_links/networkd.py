@@ -1,0 +1,41 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""How systemd-networkd keeps a link: one ``.network`` file per interface. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+
+DIRECTORY = "/etc/systemd/network"
+
+
+def path(link: Link) -> str:
+    return f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.network"
+
+
+def render(link: Link) -> str:
+    """Return the file of one link."""
+    lines = ["[Match]", f"Name={link.netdev}", "", "[Link]"]
+    if link.mtu is not None:
+        lines.append(f"MTUBytes={link.mtu}")
+    # A rail without a cable must not hold up the boot of the node.
+    lines += ["RequiredForOnline=no", "", "[Network]"]
+    lines += [f"Address={address}" for address in sorted(link.addresses)]
+    # A router on a rail must not become the node's default route.
+    lines += ["IPv6AcceptRA=no", "ConfigureWithoutCarrier=yes"]
+    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+        any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
+        lines += ["", "[Route]", f"Destination={any_destination if route.dst == 'default' else route.dst}"]
+        lines += [f"Gateway={route.via}"] if route.via else ["Scope=link"] if route.family == 4 else []
+        lines += [f"PreferredSource={route.src}"] if route.src else []
+        lines.append(f"Table={route.table}")
+    for rule in sorted(link.rules):
+        lines += ["", "[RoutingPolicyRule]", f"From={rule.source}", f"Table={rule.table}", f"Priority={rule.priority}"]
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ("DIRECTORY", "path", "render")

@@ -1,0 +1,397 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_links
+short_description: MTU, addresses, routes and policy rules of a set of interfaces, now and at every boot
+version_added: 0.1.0
+author:
+  - Railyard maintainers (@railyard)
+description:
+  - Makes the running interfaces as O(links) says, with C(ip), and writes the files with which the host's own network
+    manager brings them up that way at boot. Nothing is restarted and no link is taken down.
+  - Only what is wanted is added, and only what an earlier run brought is taken away; addresses, routes and rules of
+    others stay.
+  - What was there before the first change is saved in C(/var/lib/gpu_fabric/links.json); O(state=absent) restores it.
+  - Everything is read back from the kernel at the end; what the kernel did not take fails the task.
+extends_documentation_fragment:
+  - railyard.gpu_fabric._writes
+options:
+  links:
+    description:
+      - The interfaces, as in the plan's RV(ignore:links).
+      - An interface that an earlier run set and that is no longer listed is given back what it had before.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: Name of the interface. It must exist.
+        type: str
+        required: true
+      mac:
+        description: Its address in hardware. Where given, an interface of that name with another one is refused.
+        type: str
+      pci:
+        description: Its PCI address, for messages.
+        type: str
+      rail:
+        description: Number of the rail it serves, for messages.
+        type: int
+      mtu:
+        description: MTU in bytes; left as it is where not given.
+        type: int
+      addresses:
+        description: IPv4 and IPv6 addresses, each with its prefix length.
+        type: list
+        elements: str
+        default: []
+      routes:
+        description: Routes through the interface.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          dst:
+            description: Network in CIDR notation, or V(default).
+            type: str
+            required: true
+          via:
+            description: Gateway; without it the network is on the link.
+            type: str
+          src:
+            description: Source address of what the host itself sends there.
+            type: str
+          table:
+            description: Number of the routing table; 254 is the main one.
+            type: int
+            default: 254
+      rules:
+        description: Policy-routing rules by source address.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          from:
+            description: Source address or network.
+            type: str
+            required: true
+          table:
+            description: Number of the routing table.
+            type: int
+            required: true
+          priority:
+            description: Place of the rule among the others; lower comes first.
+            type: int
+            required: true
+  manager:
+    description:
+      - Which network manager keeps the links over a boot.
+      - V(auto) takes the one that runs the host's network.
+    type: str
+    choices: [auto, networkd, networkmanager, netplan, ifupdown]
+    default: auto
+  protected:
+    description:
+      - Interfaces that must not be touched, above all the one that carries the connection of this run.
+      - A link of that name is refused before anything is changed.
+    type: list
+    elements: str
+    default: []
+  state:
+    description: V(absent) takes away what the module brought and restores what it found.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Address two rails, each with a routing table of its own
+  railyard.gpu_fabric.fabric_links:
+    links:
+      - netdev: ens1f0np0
+        mtu: 9000
+        addresses: [10.224.0.11/24]
+        routes:
+          - {dst: 10.224.0.0/24, src: 10.224.0.11, table: 100}
+        rules:
+          - {from: 10.224.0.11, table: 100, priority: 100}
+      - netdev: ens2f0np0
+        mtu: 9000
+        addresses: [10.224.1.11/24]
+    protected: [eno1]
+"""
+
+RETURN = r"""
+manager:
+  description: The network manager that keeps the links over a boot.
+  returned: success
+  type: str
+  sample: ifupdown
+changed_links:
+  description: The interfaces whose running state differed.
+  returned: success
+  type: list
+  elements: str
+commands:
+  description: The commands that ran, or would run in check mode.
+  returned: success
+  type: list
+  elements: str
+links:
+  description: The running state of every listed interface after the task, or as it would be in check mode.
+  returned: success
+  type: dict
+"""
+
+import os
+import shlex
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    StateFile,
+    read_text,
+    remove,
+    write_atomic,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import Delta, delta, missing
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    Link,
+    LinkError,
+    wanted_link,
+    wanted_links,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES, present_links
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+ARGUMENT_SPEC: dict[str, t.Any] = {
+    "links": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "netdev": {"type": "str", "required": True},
+            "mac": {"type": "str"},
+            "pci": {"type": "str"},
+            "rail": {"type": "int"},
+            "mtu": {"type": "int"},
+            "addresses": {"type": "list", "elements": "str", "default": []},
+            "routes": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "dst": {"type": "str", "required": True},
+                    "via": {"type": "str"},
+                    "src": {"type": "str"},
+                    "table": {"type": "int", "default": 254},
+                },
+            },
+            "rules": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "from": {"type": "str", "required": True},
+                    "table": {"type": "int", "required": True},
+                    "priority": {"type": "int", "required": True},
+                },
+            },
+        },
+    },
+    "manager": {
+        "type": "str",
+        "choices": ["auto", "networkd", "networkmanager", "netplan", "ifupdown"],
+        "default": "auto",
+    },
+    "protected": {"type": "list", "elements": "str", "default": []},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
+
+def read_present(cli: Cli) -> dict[str, Link]:
+    """Ask the kernel. A host without IPv6 answers the second family with nothing."""
+    return present_links(
+        {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
+    )
+
+
+def read_system(cli: Cli) -> managers.System:
+    names = [manager.unit for manager in managers.MANAGERS.values() if manager.unit]
+    units = set()
+    for verb, good in (("is-active", "active"), ("is-enabled", "enabled")):
+        # The status says only whether all are; the lines say which.
+        answer = cli.run(["systemctl", verb, *names], check=False).stdout.split()
+        units |= {name for name, state in zip(names, answer) if state == good}
+    return managers.System(
+        units=frozenset(units),
+        commands=frozenset(name for name in ("netplan", "nmcli", "networkctl", "ifup") if cli.which(name)),
+        interfaces_file=read_text("/etc/network/interfaces"),
+    )
+
+
+def refuse(links: list[Link], present: dict[str, Link], protected: list[str]) -> None:
+    """Name everything that keeps the links from being set, before anything is set."""
+    errors = []
+    for link in links:
+        found = present.get(link.netdev)
+        if link.netdev in protected:
+            errors.append(
+                f"{link.netdev} carries the connection of this run and must not be a rail;"
+                " name it in gpu_fabric_management_devices"
+            )
+        elif found is None:
+            errors.append(f"{link.netdev} does not exist; the interfaces are {', '.join(sorted(present))}")
+        elif link.mac and found.mac and link.mac != found.mac:
+            errors.append(
+                f"{link.netdev} has the address {found.mac}, the plan was made for {link.mac}; gather the facts again"
+            )
+    if errors:
+        raise LinkError("No link was changed: " + "; ".join(errors))
+
+
+class Links:
+    """The wanted, the saved and the present links, and how the first becomes the last."""
+
+    def __init__(self, wanted: list[Link], cli: Cli, saved: StateFile) -> None:
+        self.wanted = {link.netdev: link for link in wanted}
+        self.cli = cli
+        self.saved = saved
+        self.record = saved.load()
+        self.present = read_present(cli)
+
+    def ours(self, netdev: str) -> Link | None:
+        entry = self.record.get(netdev)
+        return wanted_link({"netdev": netdev, **entry["set"]}) if entry else None
+
+    def released(self) -> list[Link]:
+        """Links of an earlier run that are wanted no more, as they were before it."""
+        return [
+            Link(netdev=name, mtu=entry["before"].get("mtu"), up=False)
+            for name, entry in self.record.items()
+            if name not in self.wanted and name in self.present
+        ]
+
+    def deltas(self) -> list[Delta]:
+        return [
+            delta(link, self.present[link.netdev], self.ours(link.netdev))
+            for link in (*self.released(), *self.wanted.values())
+        ]
+
+    def new_record(self) -> dict[str, t.Any]:
+        record = {}
+        for name, link in self.wanted.items():
+            before = self.record.get(name, {}).get("before") or {"mtu": self.present[name].mtu}
+            record[name] = {"before": before, "set": as_plan(link)}
+        return record
+
+    def read_back(self) -> dict[str, Link]:
+        present = read_present(self.cli)
+        lacks = [f"{name}: {text}" for name, link in self.wanted.items() for text in missing(link, present[name])]
+        if lacks:
+            raise LinkError(f"The kernel did not take every setting: {'; '.join(lacks)}")
+        return present
+
+
+def as_plan(link: Link) -> dict[str, t.Any]:
+    """Return a link in the shape of the plan, for the record."""
+    return {
+        "mtu": link.mtu,
+        "addresses": sorted(link.addresses),
+        "routes": [
+            {"dst": route.dst, "via": route.via, "table": route.table, "src": route.src}
+            for route in sorted(link.routes, key=lambda route: route.describe())
+        ],
+        "rules": [{"from": rule.source, "table": rule.table, "priority": rule.priority} for rule in sorted(link.rules)],
+    }
+
+
+def stale_files(manager: managers.Manager, keep: t.Collection[str]) -> list[str]:
+    """Files of ours that no wanted link needs, whichever manager they were written for."""
+    stale = []
+    for other in managers.MANAGERS.values():
+        directory = other.renderer.DIRECTORY
+        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+            path = os.path.join(directory, name)
+            if "gpu-fabric-" in name and path not in keep and (read_text(path) or "").startswith(managers.MARK):
+                stale.append(path)
+    return stale
+
+
+def run(module: AnsibleModule) -> dict[str, t.Any]:
+    cli = Cli()
+    wanted = wanted_links(module.params["links"]) if module.params["state"] == "present" else []
+    links = Links(wanted, cli, StateFile("links.json"))
+    refuse(wanted, links.present, module.params["protected"])
+    # A host without links needs no manager, and none may be installed yet.
+    manager = managers.choose(read_system(cli), module.params["manager"]) if wanted or links.record else None
+
+    changes = ChangeSet()
+    deltas = links.deltas()
+    for item in deltas:
+        changes.compare(f"interface {item.netdev}", item.before, item.after)
+    files = managers.files(manager, wanted) if manager else {}
+    stale = stale_files(manager, files) if manager else []
+    written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]
+    for path in stale:
+        changes.compare(path, read_text(path), None)
+    commands = [command for item in deltas for command in item.commands]
+    if manager and (written or stale):
+        commands += [command for command in manager.reload if cli.which(command[0])]
+    enable = manager is not None and manager.unit is not None and bool(wanted) and not is_enabled(cli, manager.unit)
+    if enable:
+        changes.compare(f"unit {manager.unit}", "disabled", "enabled")
+
+    if not module.check_mode:
+        # The record first: a run that is cut off later still knows what it set.
+        links.saved.save({**links.record, **links.new_record()})
+        for path in written:
+            write_atomic(path, files[path], mode=manager.mode)
+        for path in stale:
+            remove(path)
+        if enable:
+            cli.run(["systemctl", "enable", manager.unit])
+        for command in commands:
+            cli.run(command)
+        present = links.read_back() if changes else links.present
+        links.saved.save(links.new_record())
+    else:
+        present = links.present
+    state = {name: present[name].describe() for name in links.wanted}
+    if module.check_mode:
+        for item in deltas:
+            state.get(item.netdev, {}).update(item.after)
+    return {
+        "changed": len(changes) > 0,
+        "diff": changes.diff(),
+        "manager": manager.name if manager else None,
+        "changed_links": [item.netdev for item in deltas if item.before != item.after],
+        "commands": [shlex.join(command) for command in commands],
+        "links": state,
+    }
+
+
+def is_enabled(cli: Cli, unit: str) -> bool:
+    return cli.run(["systemctl", "is-enabled", unit], check=False).stdout.strip() in ("enabled", "static", "alias")
+
+
+def main() -> t.NoReturn:
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    try:
+        result = run(module)
+    except Failure as exc:
+        module.fail_json(msg=str(exc), **exc.details)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Each network manager's file says what the link says; the right manager is chosen."""
+
+from __future__ import annotations
+
+import configparser
+import itertools
+
+import pytest
+import yaml
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    ifupdown,
+    managers,
+    netplan,
+    networkd,
+    networkmanager,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError, wanted_link
+
+LINK = wanted_link(
+    {
+        "netdev": "ens1f0np0",
+        "mtu": 9000,
+        "addresses": ["10.224.0.11/24", "fd00:0:0:1::b/64"],
+        "routes": [
+            {"dst": "10.224.0.0/24", "src": "10.224.0.11", "table": 100},
+            {"dst": "default", "via": "10.224.0.1", "table": 100},
+        ],
+        "rules": [{"from": "10.224.0.11", "table": 100, "priority": 100}],
+    }
+)
+
+
+def test_networkd_file() -> None:
+    sections = [block.splitlines() for block in networkd.render(LINK).strip().split("\n\n")]
+    named = {lines[0]: set(lines[1:]) for lines in sections}
+    assert named["[Match]"] == {"Name=ens1f0np0"}
+    assert named["[Link]"] == {"MTUBytes=9000", "RequiredForOnline=no"}
+    assert {"Address=10.224.0.11/24", "Address=fd00:0:0:1::b/64", "IPv6AcceptRA=no"} <= named["[Network]"]
+    routes = [set(lines[1:]) for lines in sections if lines[0] == "[Route]"]
+    assert routes == [
+        {"Destination=10.224.0.0/24", "Scope=link", "PreferredSource=10.224.0.11", "Table=100"},
+        {"Destination=0.0.0.0/0", "Gateway=10.224.0.1", "Table=100"},
+    ]
+    assert named["[RoutingPolicyRule]"] == {"From=10.224.0.11", "Table=100", "Priority=100"}
+
+
+def test_netplan_file_is_the_yaml_that_netplan_reads() -> None:
+    ethernet = yaml.safe_load(netplan.render(LINK))["network"]["ethernets"]["ens1f0np0"]
+    assert ethernet["mtu"] == 9000
+    assert ethernet["addresses"] == ["10.224.0.11/24", "fd00:0:0:1::b/64"]
+    assert ethernet["routes"] == [
+        {"to": "10.224.0.0/24", "scope": "link", "from": "10.224.0.11", "table": 100},
+        {"to": "0.0.0.0/0", "via": "10.224.0.1", "table": 100},
+    ]
+    assert ethernet["routing-policy"] == [{"from": "10.224.0.11", "table": 100, "priority": 100}]
+
+
+def test_networkmanager_keyfile() -> None:
+    keyfile = configparser.ConfigParser()
+    keyfile.read_string(networkmanager.render(LINK))
+    assert keyfile["connection"]["interface-name"] == "ens1f0np0"
+    assert keyfile["ethernet"]["mtu"] == "9000"
+    assert keyfile["ipv4"]["address1"] == "10.224.0.11/24"
+    assert keyfile["ipv4"]["route2"] == "0.0.0.0/0,10.224.0.1"
+    assert keyfile["ipv4"]["route1_options"] == "table=100,src=10.224.0.11"
+    assert keyfile["ipv4"]["routing-rule1"] == "priority 100 from 10.224.0.11 table 100"
+    assert keyfile["ipv4"]["never-default"] == "true"
+    assert keyfile["ipv6"]["method"] == "manual"
+
+
+def test_ifupdown_file_sets_the_mtu_once_and_routes_after_all_addresses() -> None:
+    lines = ifupdown.render(LINK).splitlines()
+    assert lines[0] == "auto ens1f0np0"
+    assert lines.index("iface ens1f0np0 inet static") < lines.index("iface ens1f0np0 inet6 static")
+    assert [line for line in lines if "mtu 9000" in line] == ["    pre-up ip link set dev $IFACE mtu 9000"]
+    assert "    up ip -4 route replace default via 10.224.0.1 dev $IFACE table 100" in lines
+
+
+def test_ifupdown_file_of_a_link_without_address_still_brings_it_up() -> None:
+    text = ifupdown.render(wanted_link({"netdev": "ib0", "mtu": 4092}))
+    assert "iface ib0 inet manual" in text
+    assert "up ip link set dev $IFACE up" in text
+
+
+UNITS = ("NetworkManager.service", "systemd-networkd.service")
+
+
+@pytest.mark.parametrize(
+    ("units", "commands", "chosen"),
+    [
+        ((), ("netplan", "networkctl"), "netplan"),
+        (UNITS[:1], ("nmcli", "networkctl"), "networkmanager"),
+        (UNITS[1:], ("networkctl", "ifup"), "networkd"),
+        ((), ("networkctl", "ifup"), "ifupdown"),
+        ((), ("networkctl",), "networkd"),
+    ],
+)
+def test_manager_that_runs_the_network_is_chosen(units: tuple, commands: tuple, chosen: str) -> None:
+    system = managers.System(frozenset(units), frozenset(commands), "source /etc/network/interfaces.d/*\n")
+    assert managers.choose(system).name == chosen
+
+
+def test_ifupdown_that_reads_no_directory_is_refused() -> None:
+    system = managers.System(frozenset(), frozenset({"ifup"}), "auto lo\niface lo inet loopback\n")
+    with pytest.raises(LinkError, match=r"add the line 'source /etc/network/interfaces\.d/\*'"):
+        managers.choose(system)
+
+
+def test_host_without_any_manager_is_refused() -> None:
+    with pytest.raises(LinkError, match="No network manager found"):
+        managers.choose(managers.System(frozenset(), frozenset(), None))
+
+
+def test_every_manager_has_its_own_path_for_every_link() -> None:
+    other = wanted_link({"netdev": "ens2f0np0"})
+    paths = [
+        manager.renderer.path(link) for manager, link in itertools.product(managers.MANAGERS.values(), (LINK, other))
+    ]
+    assert len(set(paths)) == len(paths)
