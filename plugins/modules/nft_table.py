@@ -1,0 +1,210 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nft_table
+short_description: One nftables table, loaded now and at every boot
+version_added: 0.1.0
+author:
+  - Railyard maintainers (@railyard)
+description:
+  - Owns one table and nothing else of the packet filter. The tables of others are neither read nor changed.
+  - Compares what the kernel has with what O(rules) would give, both as C(nft) itself prints them, so a rule that
+    somebody changed by hand is seen and mended. The wanted rules are tried in an empty network namespace first;
+    rules that C(nft) refuses change nothing.
+  - The new table replaces the old one in one transaction, so there is no moment without a filter.
+  - A systemd unit loads the file at boot, after C(nftables.service), whose configuration may flush all tables.
+extends_documentation_fragment:
+  - railyard.gpu_fabric._writes
+options:
+  family:
+    description: Address family of the table.
+    type: str
+    choices: [inet, ip, ip6]
+    default: inet
+  name:
+    description: Name of the table.
+    type: str
+    required: true
+  rules:
+    description:
+      - What stands between the braces of the table.
+      - Required where O(state=present).
+    type: str
+  path:
+    description: File in which the table is kept.
+    type: path
+    default: /etc/gpu_fabric/firewall.nft
+  unit:
+    description: Name of the systemd unit that loads it at boot.
+    type: str
+    default: gpu-fabric-firewall.service
+  state:
+    description: V(absent) removes the table, its file and its unit.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Let only the rack in
+  railyard.gpu_fabric.nft_table:
+    name: gpu_fabric
+    rules: |
+      chain input {
+        type filter hook input priority filter; policy drop;
+        ct state established,related accept
+        iif lo accept
+        ip saddr 10.0.0.0/24 accept
+      }
+"""
+
+RETURN = r"""
+table:
+  description: The table as C(nft) lists it after the task, or would list it in check mode.
+  returned: success
+  type: str
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+UNIT = """\
+# Managed by railyard.gpu_fabric; changes are overwritten.
+[Unit]
+Description=Packet filter of the GPU fabric
+# The distribution's own service may begin with `flush ruleset`.
+After=nftables.service
+PartOf=nftables.service
+Before=network-pre.target
+Wants=network-pre.target
+DefaultDependencies=no
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={nft} -f {path}
+ExecReload={nft} -f {path}
+ExecStop={nft} delete table {table}
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def script(table: str, rules: str) -> str:
+    """Return what replaces the table in one transaction; naming it first makes the deletion valid on a fresh host."""
+    body = "".join(f"  {line}\n" if line.strip() else "\n" for line in rules.strip("\n").splitlines())
+    return (
+        "#!/usr/sbin/nft -f\n"
+        "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
+        f"table {table}\ndelete table {table}\n\ntable {table} {{\n{body}}}\n"
+    )
+
+
+# Loading and listing in one transaction would list the table before it is complete, so two commands share a namespace.
+TRY = 'printf "%s" "$1" | nft -f - && nft list table $2'
+
+
+def canonical(cli: Cli, table: str, text: str) -> str:
+    """Return the table as ``nft`` prints it when it is loaded where it harms nobody."""
+    tried = cli.run(["unshare", "--net", "sh", "-c", TRY, "sh", text, table], check=False)
+    if tried.rc != 0:
+        raise Failure(f"nft refuses the rules of table {table}; nothing was changed: {tried.stderr.strip()}")
+    return tried.stdout
+
+
+def loaded(cli: Cli, table: str) -> str | None:
+    """Return the table as the kernel has it; ``None`` where there is none."""
+    if cli.which("nft") is None:
+        return None
+    listed = cli.run(["nft", "list", "table", *table.split()], check=False)
+    if listed.rc == 0:
+        return listed.stdout
+    if "No such file or directory" in listed.stderr:
+        return None
+    raise Failure(f"Cannot read table {table}: {listed.stderr.strip()}")
+
+
+def unit_state(cli: Cli, unit: str) -> str:
+    return cli.run(["systemctl", "is-enabled", unit], check=False).stdout.strip() or "absent"
+
+
+def run(module: AnsibleModule) -> dict[str, t.Any]:
+    params, cli = module.params, Cli()
+    table = f"{params['family']} {params['name']}"
+    unit, path = params["unit"], params["path"]
+    unit_path = f"/etc/systemd/system/{unit}"
+    nft = cli.which("nft")
+    wanted_text = wanted_unit = wanted_table = None
+    if params["state"] == "present":
+        if nft is None and not module.check_mode:
+            raise Failure("There is no nft on this host; install the package nftables")
+        wanted_text = script(table, params["rules"])
+        wanted_unit = UNIT.format(nft=nft or "/usr/sbin/nft", path=path, table=table)
+        # Before the package is there, a dry run can only show the rules as they were written.
+        wanted_table = canonical(cli, table, wanted_text) if nft else wanted_text
+    present_table = loaded(cli, table)
+    enabled = unit_state(cli, unit) == "enabled"
+
+    changes = ChangeSet()
+    reload = changes.compare(f"table {table}", present_table, wanted_table)
+    write = changes.compare(path, read_text(path), wanted_text)
+    rewrite = changes.compare(unit_path, read_text(unit_path), wanted_unit)
+    switch = changes.compare(f"unit {unit} enabled", enabled, params["state"] == "present")
+
+    if changes and not module.check_mode:
+        if params["state"] == "absent" and enabled:
+            cli.run(["systemctl", "disable", unit])
+        for differs, where, text in ((write, path, wanted_text), (rewrite, unit_path, wanted_unit)):
+            if differs and text is None:
+                remove(where)
+            elif differs:
+                write_atomic(where, text)
+        if rewrite:
+            cli.run(["systemctl", "daemon-reload"])
+        if reload and wanted_table is None:
+            cli.run(["nft", "delete", "table", *table.split()])
+        elif reload:
+            cli.run(["nft", "-f", path])
+        if switch and params["state"] == "present":
+            cli.run(["systemctl", "enable", unit])
+        now = loaded(cli, table)
+        if now != wanted_table:
+            raise Failure(f"The kernel has another table {table} than was loaded: {now!r}")
+    return {"changed": len(changes) > 0, "diff": changes.diff(), "table": wanted_table or ""}
+
+
+def main() -> t.NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "family": {"type": "str", "choices": ["inet", "ip", "ip6"], "default": "inet"},
+            "name": {"type": "str", "required": True},
+            "rules": {"type": "str"},
+            "path": {"type": "path", "default": "/etc/gpu_fabric/firewall.nft"},
+            "unit": {"type": "str", "default": "gpu-fabric-firewall.service"},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        required_if=[("state", "present", ["rules"])],
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except Failure as exc:
+        module.fail_json(msg=str(exc), **exc.details)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
