@@ -14,7 +14,7 @@ A recorded text may be cut anywhere.  Three rules keep a cut from becoming a wro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 TEXT_LIMIT = 200
@@ -137,29 +137,53 @@ def prompt_command(text: str) -> str | None:
 
 
 _HOST_PREFIX = re.compile(r"^([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?): ?(.*)$")
+_RULER = re.compile(r"^-{5,}$")
+_RULED_HOST = re.compile(r"^([\w.,\[\]-]+)(?: \(\d+\))?$")
+_AD_HOC = re.compile(r"^(\S+) \| (?:CHANGED|SUCCESS|FAILED)\b.* >>$")
 
 
-def split_hosts(lines: list[Line], labels: Iterable[str] = ()) -> list[tuple[str | None, list[Line]]]:
-    """Take the ``host: `` prefixes of a parallel shell (pdsh, clush, ansible one-line) off.
+def _folded_hosts(lines: list[Line]) -> list[tuple[str | None, list[Line]]]:
+    """The blocks of ``dshbak``/``clush -b`` (the name between two rulers) and of an Ansible ad-hoc command."""
+    groups: list[tuple[str | None, list[Line]]] = [(None, [])]
+    position = 0
+    while position < len(lines):
+        ad_hoc = _AD_HOC.match(lines[position].text)
+        ruled = position + 2 < len(lines) and all(_RULER.match(lines[position + n].text) for n in (0, 2))
+        match = ad_hoc or (_RULED_HOST.match(lines[position + 1].text) if ruled else None)
+        if match:
+            groups.append((match.group(1), []))
+            position += 1 if ad_hoc else 3
+        else:
+            groups[-1][1].append(lines[position])
+            position += 1
+    return groups
 
-    Returns (host, lines) in the order of the hosts' first lines, which may alternate; one pair with host None where
-    most lines have no such prefix.  ``labels`` are the tool's own one-word labels, which look like a prefix.
+
+def split_hosts(lines: list[Line], native: Callable[[str], bool]) -> list[tuple[str | None, list[Line]]]:
+    """Take the ``host: `` prefixes of a parallel shell (pdsh, clush) off, or the headings of folded output.
+
+    ``native`` knows the tool's own lines: a line is prefixed when only its rest is one.  Returns (host, lines) in the
+    order of the hosts' first lines, which may alternate; one pair with host None where nothing is prefixed.
     """
-    own = {label.lower() for label in labels}
-    filled = [line for line in lines if not line.blank]
+    groups = _folded_hosts(lines)
+    if len(groups) > 1:
+        return groups if groups[0][1] else groups[1:]
+    hosts: dict[str, list[Line]] = {}
+    own = 0
+    for line in lines:
+        if native(line.text):
+            own += 1
+            continue
+        match = _HOST_PREFIX.match(line.text)
+        if match and native(match.group(2)):
+            hosts.setdefault(match.group(1), [])
     prefixed = 0
-    for line in filled:
+    for line in lines:
         match = _HOST_PREFIX.match(line.text)
-        if match and match.group(1).lower() not in own:
+        if match and match.group(1) in hosts:
+            hosts[match.group(1)].append(line._replace(text=match.group(2)))
             prefixed += 1
-    if not filled or prefixed * 2 <= len(filled):
-        return [(None, lines)]
-    groups: dict[str, list[Line]] = {}
-    for line in filled:
-        match = _HOST_PREFIX.match(line.text)
-        if match and match.group(1).lower() not in own:
-            groups.setdefault(match.group(1), []).append(line._replace(text=match.group(2)))
-    return list(groups.items())
+    return list(hosts.items()) if prefixed > own else [(None, lines)]
 
 
 _GUID = re.compile(r"^(?:0x)?([0-9a-fA-F]{16})$")

@@ -46,16 +46,30 @@ def test_prompts(text, command):
     assert common.prompt_command(text) == command
 
 
+def _native(text):
+    return text.lstrip().startswith(("CA ", "State:", "Rate:"))
+
+
 def test_prefixes_of_a_parallel_shell_are_taken_off():
-    lines = common.split_lines("n1: CA 'mlx5_0'\nn2: CA 'mlx5_0'\nn1: \tCA type: MT4129\n")
-    groups = common.split_hosts(lines)
+    lines = common.split_lines("motd\nn1: CA 'mlx5_0'\nn2: CA 'mlx5_0'\nn1: \tRate: 400\nn2: logout\n")
+    groups = common.split_hosts(lines, _native)
     assert [(host, [line.text for line in group]) for host, group in groups] == [
-        ("n1", ["CA 'mlx5_0'", "\tCA type: MT4129"]),
-        ("n2", ["CA 'mlx5_0'"]),
+        ("n1", ["CA 'mlx5_0'", "\tRate: 400"]),
+        ("n2", ["CA 'mlx5_0'", "logout"]),
     ]
-    # The tool's own labels are no host names.
-    own = common.split_lines("State: Active\nRate: 400\nLMC: 0\n")
-    assert common.split_hosts(own, ("State", "Rate", "LMC"))[0][0] is None
+
+
+def test_the_tools_own_labels_are_no_host_names():
+    lines = common.split_lines("State: Active\nRate: 400\nLMC: 0\n")
+    assert common.split_hosts(lines, _native) == [(None, lines)]
+
+
+@pytest.mark.parametrize(
+    "text", ["-----\nn[1-2] (2)\n-----\nCA 'a0'\n", "n[1-2] | CHANGED | rc=0 >>\nCA 'a0'\n"], ids=["clush", "ad-hoc"]
+)
+def test_headings_of_folded_output_name_the_host(text):
+    groups = common.split_hosts(common.split_lines(text), _native)
+    assert [(host, [line.text for line in group]) for host, group in groups] == [("n[1-2]", ["CA 'a0'"])]
 
 
 @pytest.mark.parametrize(
