@@ -14,7 +14,7 @@ A recorded text may be cut anywhere.  Three rules keep a cut from becoming a wro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 TEXT_LIMIT = 200
@@ -159,23 +159,36 @@ def _folded_hosts(lines: list[Line]) -> list[tuple[str | None, list[Line]]]:
     return groups
 
 
-def split_hosts(lines: list[Line], native: Callable[[str], bool]) -> list[tuple[str | None, list[Line]]]:
+# First words of messages, which look like a prefix and are none.
+_NO_HOSTS = frozenset("bash sh sudo env error warning fatal note usage timeout ibpanic ibwarn ibdebug".split())
+
+
+def split_hosts(
+    lines: list[Line], labels: Iterable[str] = (), native: Callable[[str], bool] | None = None
+) -> list[tuple[str | None, list[Line]]]:
     """Take the ``host: `` prefixes of a parallel shell (pdsh, clush) off, or the headings of folded output.
 
-    ``native`` knows the tool's own lines: a line is prefixed when only its rest is one.  Returns (host, lines) in the
-    order of the hosts' first lines, which may alternate; one pair with host None where nothing is prefixed.
+    A line counts as prefixed when only its rest is one of the tool's own lines: ``native`` knows those; without it,
+    ``labels`` are the tool's own one-word labels that look like a prefix.  Returns (host, lines) in the order of the
+    hosts' first lines, which may alternate; one pair with host None where most lines have no prefix.
     """
     groups = _folded_hosts(lines)
     if len(groups) > 1:
-        return groups if groups[0][1] else groups[1:]
+        return groups if any(not line.blank for line in groups[0][1]) else groups[1:]
+    if native is None:
+        reserved = _NO_HOSTS | {label.lower() for label in labels}
+
+        def native(text: str) -> bool:
+            match = _HOST_PREFIX.match(text)
+            return bool(text.strip()) and not (match and match.group(1).lower() not in reserved)
+
     hosts: dict[str, list[Line]] = {}
     own = 0
     for line in lines:
+        match = _HOST_PREFIX.match(line.text)
         if native(line.text):
             own += 1
-            continue
-        match = _HOST_PREFIX.match(line.text)
-        if match and native(match.group(2)):
+        elif match and native(match.group(2)):
             hosts.setdefault(match.group(1), [])
     prefixed = 0
     for line in lines:

@@ -391,7 +391,7 @@ def parse(text: str) -> Parsed:
     }
     readers = []
     lines = split_lines(text)
-    groups = split_hosts(lines, _native)
+    groups = split_hosts(lines, native=_native)
     for host, group in groups:
         reader = _Reader(host, problems, value)
         reader.read(group)

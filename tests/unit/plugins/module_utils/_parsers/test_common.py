@@ -52,7 +52,7 @@ def _native(text):
 
 def test_prefixes_of_a_parallel_shell_are_taken_off():
     lines = common.split_lines("motd\nn1: CA 'mlx5_0'\nn2: CA 'mlx5_0'\nn1: \tRate: 400\nn2: logout\n")
-    groups = common.split_hosts(lines, _native)
+    groups = common.split_hosts(lines, native=_native)
     assert [(host, [line.text for line in group]) for host, group in groups] == [
         ("n1", ["CA 'mlx5_0'", "\tRate: 400"]),
         ("n2", ["CA 'mlx5_0'", "logout"]),
@@ -61,14 +61,16 @@ def test_prefixes_of_a_parallel_shell_are_taken_off():
 
 def test_the_tools_own_labels_are_no_host_names():
     lines = common.split_lines("State: Active\nRate: 400\nLMC: 0\n")
-    assert common.split_hosts(lines, _native) == [(None, lines)]
+    assert common.split_hosts(lines, native=_native) == [(None, lines)]
+    assert common.split_hosts(lines, ("State", "Rate", "LMC")) == [(None, lines)]
+    assert common.split_hosts(lines, ("State", "LMC")) == [(None, lines)], "one line of three is no prefix"
 
 
 @pytest.mark.parametrize(
     "text", ["-----\nn[1-2] (2)\n-----\nCA 'a0'\n", "n[1-2] | CHANGED | rc=0 >>\nCA 'a0'\n"], ids=["clush", "ad-hoc"]
 )
 def test_headings_of_folded_output_name_the_host(text):
-    groups = common.split_hosts(common.split_lines(text), _native)
+    groups = common.split_hosts(common.split_lines(text), native=_native)
     assert [(host, [line.text for line in group]) for host, group in groups] == [("n[1-2]", ["CA 'a0'"])]
 
 
