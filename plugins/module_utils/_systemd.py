@@ -1,0 +1,137 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""systemd units: enabled and running, or not."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+STARTED = "started"
+STOPPED = "stopped"
+
+_PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "Type", "Result", "NeedDaemonReload")
+# Units that cannot be enabled or are by what they are part of.
+_NOT_OURS_TO_ENABLE = ("static", "indirect", "generated", "alias", "transient")
+
+
+class Unit(t.NamedTuple):
+    """What systemd says of a unit. Of one that is not installed, only the name."""
+
+    name: str
+    present: bool
+    active: str
+    enabled: str
+    oneshot: bool
+    result: str
+    stale: bool
+
+    @property
+    def runs(self) -> bool:
+        # A oneshot unit that has done its work and went is as good as running.
+        return self.active == "active" or (self.oneshot and self.active == "inactive" and self.result == "success")
+
+    def __str__(self) -> str:
+        return f"{self.active}, {self.enabled or 'without an [Install] section'}" if self.present else "not installed"
+
+
+def parse_show(text: str, names: t.Sequence[str]) -> list[Unit]:
+    """The answer of ``systemctl show`` for ``names``: one block each, in that order."""
+    blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in text.split("\n\n")]
+    blocks = [block for block in blocks if block]
+    if len(blocks) != len(names):
+        raise Failure(f"systemctl show answered for {len(blocks)} units when asked for {len(names)}: {text.strip()!r}")
+    return [
+        Unit(
+            name=name,
+            present=block.get("LoadState") not in ("not-found", None),
+            active=block.get("ActiveState", ""),
+            enabled=block.get("UnitFileState", ""),
+            oneshot=block.get("Type") == "oneshot",
+            result=block.get("Result", ""),
+            stale=block.get("NeedDaemonReload") == "yes",
+        )
+        for name, block in zip(names, blocks)
+    ]
+
+
+class UnitSet:
+    """The wanted units against systemd's."""
+
+    def __init__(self, units: t.Mapping[str, str], restart: t.Sequence[str], cli: Cli, check_mode: bool) -> None:
+        self._cli = cli
+        self._wanted = {name if "." in name else f"{name}.service": state for name, state in units.items()}
+        self._restart = [name if "." in name else f"{name}.service" for name in restart]
+        unknown = sorted(set(self._restart) - {name for name, state in self._wanted.items() if state == STARTED})
+        if unknown:
+            raise Failure(f"{', '.join(unknown)}: only units that are to run can be restarted")
+        self.changes = ChangeSet()
+        self.argvs: list[list[str]] = []
+        present = self._show()
+        missing = [unit.name for unit in present if not unit.present and self._wanted[unit.name] == STARTED]
+        # In check mode, the package that brings the unit may be one that an earlier task would install.
+        if missing and not check_mode:
+            raise Failure(f"{', '.join(missing)} cannot be started: no such unit is installed on this host")
+        if any(unit.stale for unit in present):
+            self.argvs.append(["systemctl", "daemon-reload"])
+        for unit in present:
+            self._plan(unit)
+
+    def _show(self) -> list[Unit]:
+        names = list(self._wanted)
+        if not names:
+            return []
+        argv = ["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names]
+        return parse_show(self._cli.run(argv).stdout, names)
+
+    def _plan(self, unit: Unit) -> None:
+        started = self._wanted[unit.name] == STARTED
+        if not unit.present and not started:
+            return
+        enabled = unit.enabled if unit.enabled in _NOT_OURS_TO_ENABLE else "enabled" if started else "disabled"
+        if unit.present and not unit.enabled:
+            enabled = ""
+        active = ("active" if unit.present and not unit.oneshot else unit.active or "active") if started else "inactive"
+        argv: list[str] = []
+        if enabled != unit.enabled and unit.enabled != "masked":
+            argv = ["systemctl", "enable" if started else "disable", unit.name]
+        elif unit.enabled == "masked" and started:
+            raise Failure(f"{unit.name} is masked on this host. Unmask it with: systemctl unmask {unit.name}")
+        if argv:
+            self.argvs.append(argv)
+        if started and unit.name in self._restart:
+            self.argvs.append(["systemctl", "restart", unit.name])
+            self.changes.compare(unit.name, str(unit), f"restarted, {enabled}")
+            return
+        if started and not unit.runs:
+            self.argvs.append(["systemctl", "start", unit.name])
+            active = "active"
+        elif not started and unit.active not in ("inactive", "failed"):
+            self.argvs.append(["systemctl", "stop", unit.name])
+        elif argv:
+            active = unit.active
+        else:
+            return
+        self.changes.compare(unit.name, str(unit), f"{active}, {enabled or 'without an [Install] section'}")
+
+    def apply(self) -> None:
+        for argv in self.argvs:
+            result = self._cli.run(argv, check=False)
+            if result.rc != 0:
+                name = argv[-1]
+                journal = self._cli.run(["journalctl", "--no-pager", "-n", "10", "-u", name, "-o", "cat"], check=False)
+                said = " | ".join(filter(None, (result.stderr.strip(), journal.stdout.strip())))
+                raise Failure(f"{result.command} exited with {result.rc}: {said}", cmd=argv, rc=result.rc)
+        for unit in self._show():
+            if self._wanted[unit.name] == STARTED and not unit.runs:
+                raise Failure(f"{unit.name} is {unit} after it was started. Its log: journalctl -u {unit.name}")
+
+
+__all__ = ("STARTED", "STOPPED", "Unit", "UnitSet", "parse_show")
