@@ -13,6 +13,7 @@ A recorded text may be cut anywhere.  Three rules keep a cut from becoming a wro
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -136,6 +137,17 @@ def prompt_command(text: str) -> str | None:
     return match.group("command").strip() if match else None
 
 
+_FAILURE = re.compile(
+    r"command not found|: not found$|[Pp]ermission denied|[Nn]o such (?:file|device)|cannot access"
+    r"|[Oo]peration not (?:permitted|supported)|Segmentation fault|Cannot allocate memory|Input/output error"
+)
+
+
+def failure(text: str) -> bool:
+    """Is this line the shell's or a tool's message that it could not do its work?"""
+    return bool(_FAILURE.search(text))
+
+
 _HOST_PREFIX = re.compile(r"^([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?): ?(.*)$")
 _RULER = re.compile(r"^-{5,}$")
 _RULED_HOST = re.compile(r"^([\w.,\[\]-]+)(?: \(\d+\))?$")
@@ -160,7 +172,8 @@ def _folded_hosts(lines: list[Line]) -> list[tuple[str | None, list[Line]]]:
 
 
 # First words of messages, which look like a prefix and are none.
-_NO_HOSTS = frozenset("bash sh sudo env error warning fatal note usage timeout ibpanic ibwarn ibdebug".split())
+_NO_HOSTS = {"bash", "sh", "sudo", "env", "error", "warning", "fatal", "note", "usage", "timeout"}
+_NO_HOSTS |= {"ibpanic", "ibwarn", "ibdebug"}
 
 
 def split_hosts(
@@ -310,3 +323,53 @@ def phys_state(text: str) -> str | None:
     """``LinkUp``, ``5: LinkUp``, ``LINK_UP (5)`` → ``linkup``; None for any other word."""
     word = re.sub(r"^\s*\d+:\s*|\s*\(\d+\)\s*$", "", text).strip().lower()
     return _PHYS_STATES.get(word)
+
+
+def whole_netdev(name: str) -> bool:
+    """Does an interface's name prove that none of its characters is missing?
+
+    udev ends the names of NIC ports with the port's number (``ens1f0np0``), one digit on the cards of hosts.
+    """
+    return bool(re.search(r"np\d\Z", name))
+
+
+def json_items(text: Any) -> tuple[list[Any], bool]:
+    """The elements of a JSON array (or the one object) in a text, and whether the text held all of it.
+
+    Warnings in front and prompts behind are passed over; of a cut array, the elements that are whole are returned.
+    """
+    cleaned = clean(text)
+    start = re.search(r"^[ \t]*[\[{]", cleaned, re.MULTILINE)
+    if not start:
+        return [], not cleaned.strip()
+    position = start.end() - 1
+    decoder = json.JSONDecoder()
+    if cleaned[position] == "{":
+        try:
+            return [decoder.raw_decode(cleaned, position)[0]], True
+        except (ValueError, RecursionError):
+            return [], False
+    items: list[Any] = []
+    position += 1
+    while True:
+        position += len(cleaned[position:]) - len(cleaned[position:].lstrip(" \t\n,"))
+        if position >= len(cleaned):
+            return items, False
+        if cleaned[position] == "]":
+            return items, True
+        try:
+            item, position = decoder.raw_decode(cleaned, position)
+        except (ValueError, RecursionError):
+            return items, False
+        if isinstance(item, (int, float)) and position >= len(cleaned):
+            return items, False  # a number at the very end may lack digits
+        items.append(item)
+
+
+def holds_damage(value: Any) -> bool:
+    """Does a decoded document hold a character that stands for bytes that were no text?"""
+    if isinstance(value, str):
+        return REPLACEMENT in value
+    if isinstance(value, dict):
+        return any(holds_damage(key) or holds_damage(item) for key, item in value.items())
+    return isinstance(value, list) and any(holds_damage(item) for item in value)

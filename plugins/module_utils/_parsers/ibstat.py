@@ -25,6 +25,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Line,
     Parsed,
     Problems,
+    failure,
     guid,
     integer,
     link_layer,
@@ -48,10 +49,7 @@ _NODE_TYPES = {
 _HEADER = re.compile(r"^\s*(CA|Switch|Router|iWARP RNIC|RNIC|usNIC|\?\?\?)(:?) '([^']+)'\s*$", re.IGNORECASE)
 _PORT = re.compile(r"^\s*Port (\d+):\s*$")
 _FIELD = re.compile(r"^\s*([A-Za-z?][\w ?./()-]{0,40}?):(?:\s+(.*?))?\s*$")
-_MESSAGE = re.compile(
-    r"^\s*(?:\S+: )?(ibpanic|ibwarn|ibdebug)\b|command not found|Permission denied|No such file|not a tty|: error\b",
-    re.IGNORECASE,
-)
+_MESSAGE = re.compile(r"^\s*(?:\S+: )?(ibpanic|ibwarn|ibdebug)\b", re.IGNORECASE)
 _FAILED = re.compile(
     r"stat of IB device '([^']+)' failed|'([^']+)' IB device can't be found|'([^']+)' has no port number"
 )
@@ -217,11 +215,13 @@ class _Reader:
         return False
 
     def _message(self, line: Line) -> bool:
-        match = _MESSAGE.search(line.text)
-        if match:
-            kind = "warnings" if (match.group(1) or "").lower() in ("ibwarn", "ibdebug") else "errors"
-            self.value[kind].append((f"{self.host}: " if self.host else "") + line.text.strip())
-            if kind == "errors":
+        match = _MESSAGE.match(line.text)
+        if match or failure(line.text):
+            warning = match and match.group(1).lower() in ("ibwarn", "ibdebug")
+            self.value["warnings" if warning else "errors"].append(
+                (f"{self.host}: " if self.host else "") + line.text.strip()
+            )
+            if not warning:
                 self.problems.add("ibstat did not finish.", line)
             self.value["failed_devices"].extend(
                 name for found in _FAILED.finditer(line.text) for name in found.groups() if name
@@ -349,7 +349,7 @@ def _read_list(host: str | None, lines: list[Line], problems: Problems, value: d
     """``ibstat -l`` and ``ibstat -p``: bare names or bare GUIDs."""
     for line in lines:
         text = line.text.strip()
-        if not text or prompt_command(line.text) is not None or _MESSAGE.search(line.text):
+        if not text or prompt_command(line.text) is not None or _MESSAGE.match(text) or failure(text):
             continue
         if text.startswith("0x") and " " not in text:
             port_guid = None if line.damaged else guid(text)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import _common as common
 
 
