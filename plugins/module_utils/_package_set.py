@@ -1,0 +1,373 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""One package transaction on an apt host: planned in full, then made, then read back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+import urllib.error
+import urllib.request
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _apt
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._apt_sources import (
+    render_preferences,
+    render_source,
+    render_unattended,
+    without_repository,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    StateFile,
+    read_bytes,
+    read_text,
+    remove,
+    write_atomic,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._openpgp import dearmor, fingerprints
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages import (
+    Installed,
+    Move,
+    Repository,
+    Request,
+    covered,
+    refusals,
+    satisfies,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+Content = t.Union[str, bytes, None]
+
+
+def fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return bytes(answer.read(1 << 20))
+    except (OSError, ValueError, urllib.error.URLError) as exc:
+        raise Failure(f"Cannot fetch the repository's key from {url}: {getattr(exc, 'reason', exc)}") from exc
+
+
+def backend(lock_timeout_s: float, cli: Cli | None = None) -> _apt.Apt:
+    """The host's package manager. There is one so far; another one gives what :class:`Apt` gives."""
+    cli = cli or Cli(_apt.ENVIRONMENT)
+    missing = [name for name in ("apt-get", "apt-cache", "apt-mark", "dpkg-query") if cli.which(name) is None]
+    if missing:
+        raise Failure(
+            f"This host has no {', '.join(missing)}: packages can be managed on Debian and Ubuntu only so far. "
+            "On another distribution, install them by its own means and leave this layer out with --skip-tags."
+        )
+    return _apt.Apt(cli, lock_timeout_s=lock_timeout_s)
+
+
+class PackageSet:
+    """The wanted packages against dpkg's."""
+
+    def __init__(self, request: Request, apt: _apt.Apt, state: StateFile, absent: bool = False) -> None:
+        self._request = request
+        self._apt = apt
+        self._state = state
+        self._absent = absent
+        self._records: dict[str, t.Any] = state.load()
+        self._record: dict[str, t.Any] = self._records.get(request.name, {})
+        self._installed = apt.installed()
+        self._source = request.repository and f"{_apt.SOURCES}/{request.repository.name}.sources"
+        self._keyring = request.repository and f"{_apt.KEYRINGS}/{request.repository.name}.gpg"
+        self.changes = ChangeSet()
+        self.moves: list[Move] = []
+        self._arguments: list[str] = []
+        # Refreshes that the plan needed, and the host will need as well: a source file, or None for all.
+        self._refreshes: list[str | None] = []
+        self._stale: dict[str, str] = {}
+        self._files = self._wanted_files()
+        self._different = [path for path, content in self._files.items() if self._present(path) != content]
+        self._note_files()
+        self._plan()
+
+    @property
+    def changed_paths(self) -> list[str]:
+        return list(self._different)
+
+    @property
+    def held(self) -> list[str]:
+        return list(self._held)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        after = self._after()
+        return {name: after[name].version for name in self._request.packages if name in after}
+
+    # What is wanted
+
+    def _present(self, path: str) -> Content:
+        read = read_bytes if path == self._keyring else read_text
+        return read(self._apt.path(path))
+
+    def _wanted_files(self) -> dict[str, Content]:
+        request, name = self._request, self._request.name
+        patterns = [*request.packages, *(pattern for pin in request.pins for pattern in pin.packages)]
+        files: dict[str, Content] = {
+            f"{_apt.PREFERENCES}/{name}": render_preferences([pin._asdict() for pin in request.pins]),
+            f"{_apt.CONFIGURATION}/52{name}-unattended": render_unattended(
+                list(dict.fromkeys(patterns)) if request.hold else []
+            ),
+        }
+        if self._absent:
+            return {**dict.fromkeys(files), **self._files_given_back()}
+        if request.repository is not None and self._source is not None and self._keyring is not None:
+            repository = request.repository
+            files[self._keyring] = self._key(repository)
+            files[self._source] = render_source(
+                repository.url, repository.suite, repository.components, repository.architectures, self._keyring
+            )
+            files.update(self._without_stale(repository))
+        return files
+
+    def _files_given_back(self) -> dict[str, Content]:
+        """The source goes with the last set that uses it, and what it displaced comes back."""
+        name = self._record.get("repository")
+        others = [record.get("repository") for key, record in self._records.items() if key != self._request.name]
+        if not name or name in others:
+            return {}
+        return {
+            f"{_apt.SOURCES}/{name}.sources": None,
+            f"{_apt.KEYRINGS}/{name}.gpg": None,
+            **self._record.get("stale", {}),
+        }
+
+    def _without_stale(self, repository: Repository) -> dict[str, Content]:
+        """Source files that name the repository as well: apt refuses two entries that disagree on the key."""
+        found: dict[str, Content] = {}
+        directory = self._apt.path(_apt.SOURCES)
+        names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+        paths = [_apt.MAIN_SOURCES, *(f"{_apt.SOURCES}/{name}" for name in names)]
+        for path in paths:
+            if path == self._source or not path.endswith((".list", ".sources")):
+                continue
+            text = read_text(self._apt.path(path))
+            kept = text and without_repository(path, text, repository.url, repository.suite)
+            if text and kept != text:
+                found[path] = kept
+                self._stale[path] = text
+        return found
+
+    def _key(self, repository: Repository) -> bytes:
+        """The repository's keyring, and that it holds the keys it should."""
+        source = repository.key_url or repository.key_file or "key"
+        present = read_bytes(self._apt.path(self._keyring)) if self._keyring else None
+        if repository.key_url and present and self._record.get("key_url") == repository.key_url:
+            data = present
+        elif repository.key_url:
+            data = fetch(repository.key_url)
+        elif repository.key_file:
+            found = read_bytes(self._apt.path(repository.key_file))
+            if found is None:
+                raise Failure(f"repository.key_file: there is no {repository.key_file} on this host")
+            data = found
+        else:
+            data = (repository.key or "").encode()
+        try:
+            binary = dearmor(data)
+            found_prints = fingerprints(binary)
+        except ValueError as exc:
+            raise Failure(f"The key of repository {repository.name}, from {source}, cannot be used: {exc}") from exc
+        wanted = [text.replace(" ", "").upper() for text in repository.key_fingerprints]
+        if wanted and sorted(wanted) != sorted(found_prints):
+            raise Failure(
+                f"The key of repository {repository.name}, from {source}, is {', '.join(found_prints)}, "
+                f"not {', '.join(wanted)}. Where the vendor has changed its key, change key_fingerprints; "
+                "else do not trust it."
+            )
+        return binary
+
+    def _note_files(self) -> None:
+        for path in self._different:
+            before, after = self._present(path), self._files[path]
+            if path == self._keyring or path.startswith(_apt.KEYRINGS):
+                before, after = _key_text(read_bytes(self._apt.path(path))), _key_text(after)
+            self.changes.compare(path, before, after)
+
+    # The transaction
+
+    def _plan(self) -> None:
+        request = self._request
+        needed = {} if self._absent else self._needed()
+        removed = self._removed()
+        if needed or removed:
+            with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
+                self._apt.use_private_state(directory, self._files, self._source, self._keyring)
+                self._work_out(needed, removed)
+                self._apt.leave_private_state()
+            ours = set(self._record.get("held", ()))
+            refused = refusals(request, self.moves, self._installed, ours, self._apt.is_older)
+            if refused:
+                raise Failure("This transaction is refused, and nothing was changed: " + "; ".join(refused) + ".")
+        elif self._source in self._different and not self._absent:
+            # Nothing to install, but later transactions need the source: it has to work.
+            with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
+                self._apt.use_private_state(directory, self._files, self._source, self._keyring)
+                self._refresh(self._source)
+                self._apt.leave_private_state()
+        self.changes.compare(
+            "packages",
+            [f"{move.name} {move.before}" for move in self.moves if move.before is not None],
+            [f"{move.name} {move.after}" for move in self.moves if move.after is not None],
+        )
+        self._plan_holds()
+
+    def _needed(self) -> dict[str, str]:
+        return {
+            name: pin
+            for name, pin in self._request.packages.items()
+            if name not in self._installed
+            or self._installed[name].leftover
+            or not satisfies(self._installed[name].version, pin)
+        }
+
+    def _removed(self) -> list[str]:
+        if self._absent:
+            gone = self._record.get("installed", ())
+            return [name for name in gone if name in self._installed and not self._installed[name].leftover]
+        return [
+            name
+            for name, present in sorted(self._installed.items())
+            if self._request.removes(name) and not present.leftover
+        ]
+
+    def _work_out(self, needed: dict[str, str], removed: list[str]) -> None:
+        """Ask apt what it would do, with the indexes at hand first, then with fresh ones."""
+        if needed and self._source is not None and ({self._source, self._keyring} & set(self._different)):
+            self._refresh(self._source)
+        first: Failure | None = None
+        for scope in self._scopes(bool(needed)):
+            if scope is not False:
+                try:
+                    self._refresh(t.cast("str | None", scope))
+                except Failure as exc:
+                    raise Failure(f"{first}; and with fresh indexes: {exc}" if first else str(exc)) from exc
+            try:
+                self._simulate(needed, removed)
+                return
+            except Failure as exc:
+                first = first or exc
+                last = exc
+        raise last
+
+    def _scopes(self, refreshable: bool) -> list[str | bool | None]:
+        scopes: list[str | bool | None] = [False]
+        if refreshable:
+            if self._source is not None and self._source not in self._refreshes:
+                scopes.append(self._source)
+            scopes.append(None)
+        return scopes
+
+    def _refresh(self, scope: str | None) -> None:
+        self._apt.refresh(scope)
+        self._refreshes.append(scope)
+
+    def _simulate(self, needed: dict[str, str], removed: list[str]) -> None:
+        # Named with the version they have, pinned packages stay while others move.
+        kept = [
+            f"{name}={self._installed[name].version}"
+            for name, pin in self._request.packages.items()
+            if pin and name not in needed and not self._absent
+        ]
+        self._arguments = [*self._apt.resolve(needed), *kept, *(f"{name}-" for name in removed)]
+        self.moves = self._apt.simulate(self._arguments, self._request.recommends)
+
+    # Holds
+
+    def _after(self) -> dict[str, Installed]:
+        """The packages as the transaction leaves them."""
+        after = dict(self._installed)
+        for move in self.moves:
+            before = after.get(move.name)
+            if move.after is None:
+                after.pop(move.name, None)
+            else:
+                after[move.name] = Installed(move.after, before.held if before else False)
+        return after
+
+    def _plan_holds(self) -> None:
+        after = self._after()
+        held_before = set(self._record.get("held", ()))
+        self._held = covered(self._request, after) if self._request.hold and not self._absent else []
+        self._to_hold = [name for name in self._held if not after[name].held]
+        self._to_release = [
+            name for name in sorted(held_before - set(self._held)) if name in after and after[name].held
+        ]
+        self.changes.compare("held packages", self._to_release, self._to_hold)
+
+    # Making it so
+
+    def apply(self) -> None:
+        # Keys and pins first: no source without its key, no package without its pin.
+        for path in sorted(self._different, key=lambda path: (path == self._source, path)):
+            content = self._files[path]
+            if content is None:
+                remove(self._apt.path(path))
+            else:
+                write_atomic(self._apt.path(path), content)
+        self._save(done=False)
+        for scope in dict.fromkeys(self._refreshes):
+            self._apt.refresh(scope)
+        if self.moves:
+            held = any(self._installed[move.name].held for move in self.moves if move.name in self._installed)
+            self._apt.install(self._arguments, self._request.recommends, change_held=held)
+        self._apt.hold(self._to_release, False)
+        self._apt.hold(self._to_hold, True)
+        self._read_back()
+        self._save(done=True)
+
+    def _read_back(self) -> None:
+        found = self._apt.installed()
+        wrong = []
+        for move in self.moves:
+            present = found.get(move.name)
+            version = None if present is None or present.leftover else present.version
+            if version != move.after:
+                wrong.append(f"{move.name} is {version or 'absent'}, not {move.after or 'absent'}")
+        wrong += [f"{name} is not held" for name in self._held if not found[name].held]
+        if wrong:
+            raise Failure("After the transaction, " + "; ".join(wrong) + ".")
+
+    def _save(self, done: bool) -> None:
+        if self._absent:
+            if done:
+                self._records.pop(self._request.name, None)
+                self._state.save(self._records)
+            return
+        repository = self._request.repository
+        brought = [
+            move.name
+            for move in self.moves
+            if move.after is not None and move.before is None and self._request.asks_for(move.name)
+        ]
+        record = {
+            "repository": repository.name if repository else None,
+            "key_url": repository.key_url if repository else None,
+            "stale": {**self._record.get("stale", {}), **self._stale},
+            # What this set brought to the host: what goes again with state absent.
+            "installed": sorted({*self._record.get("installed", ()), *brought}),
+            "held": self._held if done else sorted({*self._record.get("held", ()), *self._held}),
+        }
+        self._record = record
+        self._records = {**self._records, self._request.name: record}
+        self._state.save(self._records)
+
+
+def _key_text(data: Content) -> str | None:
+    if data is None:
+        return None
+    try:
+        return "".join(f"key {text}\n" for text in fingerprints(data if isinstance(data, bytes) else data.encode()))
+    except ValueError as exc:
+        return f"unusable: {exc}\n"
+
+
+__all__ = ("PackageSet", "fetch")
