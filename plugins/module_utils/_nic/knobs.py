@@ -1,0 +1,170 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""One run-time setting of a NIC port: read, compare, write. Everything here is lost at reset and set again at boot."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+
+
+class Port(t.NamedTuple):
+    """The port that is set: its interface, its RDMA device and its PCI function."""
+
+    netdev: str
+    hca: str | None = None
+    port: int = 1
+    pci: str | None = None
+
+
+class Knob:
+    """One setting of one port.
+
+    ``read`` returns the value in force, in the shape in which it is wanted, or ``None`` where this system has no
+    such setting. ``write`` brings about a value. ``optional`` ones may be missing; the others must not.
+    """
+
+    name: str = ""
+    optional: bool = False
+    #: What writing does to traffic on the port: "none" or "linkflap".
+    disruption: str = "none"
+
+    def read(self) -> t.Any:
+        raise NotImplementedError
+
+    def write(self, value: t.Any) -> None:
+        raise NotImplementedError
+
+    def same(self, present: t.Any, wanted: t.Any) -> bool:
+        return bool(present == wanted)
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a sysfs, configfs or debugfs attribute; the kernel's refusal is quoted."""
+    try:
+        with open(path, "w", encoding="ascii") as stream:
+            stream.write(text)
+    except OSError as exc:
+        raise Failure(f"Cannot write {text!r} to {path}: {exc.strerror}") from exc
+
+
+class FileKnob(Knob):
+    """A number in one of several attribute files; the first that exists counts."""
+
+    optional = True
+
+    def __init__(self, name: str, *paths: str) -> None:
+        self.name = name
+        self.path = next((path for path in paths if os.path.exists(path)), None)
+
+    def read(self) -> int | None:
+        text = read_text(self.path) if self.path else None
+        try:
+            return None if text is None else int(text.split()[0], 0)
+        except (ValueError, IndexError):
+            raise Failure(f"{self.path} holds {text!r}, not a number") from None
+
+    def write(self, value: int) -> None:
+        assert self.path is not None
+        write_file(self.path, str(value))
+
+
+class TrafficClass(FileKnob):
+    """OFED's override of the traffic class of every queue pair of a device; the inbox driver has none.
+
+    The file reads ``Global tclass=106``, or nothing where there is no override.
+    """
+
+    def __init__(self, port: Port) -> None:
+        super().__init__("traffic_class", f"/sys/class/infiniband/{port.hca}/tc/{port.port}/traffic_class")
+
+    def read(self) -> int | None:
+        text = read_text(self.path) if self.path else None
+        if text is None:
+            return None
+        for line in text.splitlines():
+            if line.lower().startswith("global tclass="):
+                return int(line.split("=")[1])
+        return -1
+
+
+class RdmaCmTos(Knob):
+    """The type of service that RDMA-CM gives connections which ask for none (NVMe-oF, NFS, Lustre; not NCCL).
+
+    configfs makes a device's folder when it is made by ``mkdir``; the value outlives its removal.
+    """
+
+    name = "rdma_cm_tos"
+    optional = True
+    root = "/sys/kernel/config/rdma_cm"
+
+    def __init__(self, port: Port) -> None:
+        self.folder = os.path.join(self.root, port.hca or "")
+        self.file = os.path.join(self.folder, "ports", str(port.port), "default_roce_tos")
+        self.usable = port.hca is not None and os.path.isdir(self.root)
+
+    def _inside(self, action: t.Callable[[], t.Any]) -> t.Any:
+        made = not os.path.isdir(self.folder)
+        try:
+            if made:
+                os.mkdir(self.folder)
+            return action()
+        except OSError as exc:
+            raise Failure(f"Cannot use {self.folder}: {exc.strerror}") from exc
+        finally:
+            if made and os.path.isdir(self.folder):
+                os.rmdir(self.folder)
+
+    def read(self) -> int | None:
+        if not self.usable:
+            return None
+        text = self._inside(lambda: read_text(self.file))
+        return None if text is None else int(text)
+
+    def write(self, value: int) -> None:
+        self._inside(lambda: write_file(self.file, str(value)))
+
+
+class Pause(Knob):
+    """802.3x pause stops the whole link and excludes priority flow control."""
+
+    name = "pause"
+
+    def __init__(self, port: Port, cli: Cli) -> None:
+        self.netdev, self.cli = port.netdev, cli
+
+    def read(self) -> dict[str, bool] | None:
+        answer = self.cli.run(["ethtool", "-a", self.netdev], check=False)
+        if answer.rc != 0:
+            return None
+        words = dict(line.split(":", 1) for line in answer.stdout.splitlines() if ":" in line)
+        found = {side: words.get(side.upper(), "").strip() for side in ("rx", "tx")}
+        return {side: text == "on" for side, text in found.items()} if all(found.values()) else None
+
+    def write(self, value: dict[str, bool]) -> None:
+        sides = [word for side in ("rx", "tx") for word in (side, "on" if value[side] else "off")]
+        # mlx5 sets what it is told and still says it cannot negotiate, so the status proves nothing.
+        self.cli.run(["ethtool", "-A", self.netdev, *sides], check=False)
+
+
+def file_knobs(port: Port, ecn_priority: int | None) -> list[Knob]:
+    """Congestion control and traffic class, wherever this driver keeps them."""
+    ofed = f"/sys/class/net/{port.netdev}/ecn"
+    inbox = f"/sys/kernel/debug/mlx5/{port.pci}/cc_params"
+    knobs: list[Knob] = [
+        FileKnob("cnp_dscp", f"{ofed}/roce_np/cnp_dscp", f"{inbox}/np_cnp_dscp"),
+        FileKnob("cnp_priority", f"{ofed}/roce_np/cnp_802p_prio", f"{inbox}/np_cnp_prio"),
+    ]
+    if ecn_priority is not None:
+        knobs += [FileKnob(f"ecn_{point}", f"{ofed}/roce_{point}/enable/{ecn_priority}") for point in ("rp", "np")]
+    return [*knobs, TrafficClass(port), RdmaCmTos(port)]
+
+
+__all__ = ("FileKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs", "write_file")

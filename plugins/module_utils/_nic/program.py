@@ -1,0 +1,173 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Bring the run-time settings of NIC ports to what ``/etc/gpu_fabric/nics.json`` says.
+
+The same code runs in the module ``nic_settings`` and, installed on the host, at every boot and for every port that
+(re)appears, so that boot and Ansible cannot disagree. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import MaxReadRequest
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import qos_knobs
+
+CONFIG = "/etc/gpu_fabric/nics.json"
+QOS = frozenset({"trust", "dscp_to_priority", "cable_length_m", "pfc"})
+ECN = "ecn_priority"
+KNOWN = QOS | {
+    "pause", "cnp_dscp", "cnp_priority", ECN, "traffic_class", "rdma_cm_tos", "max_read_request_bytes",
+}  # fmt: skip
+
+
+class Step(t.NamedTuple):
+    """One setting that differs."""
+
+    knob: Knob
+    before: t.Any
+    after: t.Any
+
+
+class Todo(t.NamedTuple):
+    """What is to be done to one port, and what this system has no setting for."""
+
+    port: Port
+    steps: list[Step]
+    unsupported: list[str]
+
+    @property
+    def flaps(self) -> bool:
+        return any(step.knob.disruption == "linkflap" for step in self.steps)
+
+
+def port_of(entry: t.Mapping[str, t.Any]) -> Port:
+    return Port(entry["netdev"], entry.get("hca"), int(entry.get("port") or 1), entry.get("pci"))
+
+
+def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[Knob, t.Any]]:
+    """Pair every setting that is asked for with its knob, in the order in which they must be written."""
+    unknown = sorted(set(wanted) - KNOWN)
+    if unknown:
+        raise Failure(f"{port.netdev}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
+    knobs = qos_knobs(port, cli) if QOS & set(wanted) else []
+    # 802.3x pause goes off before PFC comes on: a port has one or the other.
+    place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
+    knobs.insert(place, Pause(port, cli))
+    knobs += [*file_knobs(port, wanted.get(ECN)), MaxReadRequest(port, cli)]
+    values = {name: value for name, value in wanted.items() if value is not None and name != ECN}
+    if wanted.get(ECN) is not None:
+        # Congestion control has two halves, the reaction point and the notification point; both are on or off.
+        values.update(ecn_rp=1, ecn_np=1)
+    return [(knob, values[knob.name]) for knob in knobs if knob.name in values]
+
+
+def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
+    """Compare one port with what is wanted of it; nothing is written."""
+    port = port_of(entry)
+    steps, unsupported = [], []
+    for knob, wanted in knobs_of(port, entry["settings"], cli):
+        present = knob.read()
+        if present is None and knob.optional:
+            unsupported.append(knob.name)
+        elif present is None:
+            raise Failure(
+                f"{port.netdev}: {knob.name} cannot be read, wanted {wanted}; is it a port of a physical function?"
+            )
+        elif not knob.same(present, wanted):
+            steps.append(Step(knob, present, wanted))
+    return Todo(port, steps, unsupported)
+
+
+def apply(todo: Todo) -> None:
+    """Write what differs and read it back; a port whose link bounced is waited for."""
+    carrier = f"/sys/class/net/{todo.port.netdev}/carrier"
+    was_up = read_carrier(carrier)
+    for step in todo.steps:
+        step.knob.write(step.after)
+    if todo.flaps and was_up:
+        wait_for(lambda: read_carrier(carrier), 30)
+    for step in todo.steps:
+        present = step.knob.read()
+        if not step.knob.same(present, step.after):
+            raise Failure(f"{todo.port.netdev}: {step.knob.name} is {present} after it was set to {step.after}")
+
+
+def read_carrier(path: str) -> bool:
+    try:
+        return (read_text(path) or "").strip() == "1"
+    except Failure:
+        # The kernel refuses to read the carrier of an interface that is down.
+        return False
+
+
+def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def load(path: str) -> list[dict[str, t.Any]]:
+    """Return the ports of the configuration."""
+    text = read_text(path)
+    if text is None:
+        raise Failure(f"There is no {path}")
+    try:
+        return list(json.loads(text)["ports"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise Failure(f"Cannot read {path}: {exc}") from exc
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The program: 0 when every port is as wanted, 1 when one could not be made so, 3 when ``check`` finds drift."""
+    parser = argparse.ArgumentParser(prog="gpu-fabric-nic", description="Run-time settings of the fabric's NIC ports")
+    parser.add_argument("action", choices=["apply", "check"], help="make the ports as configured, or only compare")
+    parser.add_argument("netdev", nargs="*", help="only these interfaces")
+    parser.add_argument("--config", default=CONFIG)
+    parser.add_argument("--wait", type=float, default=30, metavar="SECONDS", help="for an interface to appear")
+    arguments = parser.parse_args(argv)
+    cli, drift, failed = Cli(), False, False
+    try:
+        entries = load(arguments.config)
+    except Failure as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    unknown = set(arguments.netdev) - {entry["netdev"] for entry in entries}
+    if unknown:
+        print(f"{arguments.config} does not configure {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 1
+    for entry in entries:
+        netdev = entry["netdev"]
+        if arguments.netdev and netdev not in arguments.netdev:
+            continue
+        try:
+            if not wait_for(lambda name=netdev: os.path.exists(f"/sys/class/net/{name}"), arguments.wait):
+                raise Failure(f"{netdev}: no such interface after {arguments.wait:g} s")
+            todo = plan(entry, cli)
+            for step in todo.steps:
+                print(f"{netdev}: {step.knob.name} {step.before} -> {step.after}")
+            drift = drift or bool(todo.steps)
+            if arguments.action == "apply":
+                apply(todo)
+        except Failure as exc:
+            failed = True
+            print(exc, file=sys.stderr)
+    return 1 if failed else 3 if drift and arguments.action == "check" else 0
+
+
+__all__ = ("CONFIG", "KNOWN", "Step", "Todo", "apply", "load", "main", "plan")

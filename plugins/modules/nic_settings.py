@@ -1,0 +1,298 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nic_settings
+short_description: Run-time settings of NIC ports (QoS, pause, congestion control, PCIe), now and at every boot
+version_added: 0.1.0
+author:
+  - Railyard maintainers (@railyard)
+description:
+  - Sets what a NIC forgets at reset (trust mode, DSCP map, priority flow control, pause, CNP marking, traffic class,
+    PCIe read request size) by reading, comparing and writing only what differs, one port after another.
+  - Installs the very same code as C(gpu-fabric-nic) with one systemd unit per port, so that boot and Ansible
+    cannot disagree.
+  - Uses C(mlnx_qos) where it is installed, else iproute2's C(dcb).
+  - Changing priority flow control takes the link down for a moment. That needs O(allow_disruption), and is refused
+    while O(gpu_processes) names any; nothing is changed then.
+  - A setting that is no longer asked for gets back the value that it had before this module changed it first.
+extends_documentation_fragment:
+  - railyard.gpu_fabric._writes
+options:
+  ports:
+    description: The ports, as the plan gives them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: Name of the interface.
+        type: str
+        required: true
+      hca:
+        description: Name of the RDMA device.
+        type: str
+      port:
+        description: Number of the port of that device.
+        type: int
+        default: 1
+      pci:
+        description: PCI address of the function.
+        type: str
+      settings:
+        description:
+          - Any of C(trust) (V(dscp) or V(pcp)), C(dscp_to_priority) (dict), C(pfc) (eight booleans), C(pause) (dict
+            with C(rx) and C(tx)), C(cable_length_m), C(cnp_dscp), C(cnp_priority), C(ecn_priority), C(traffic_class)
+            (byte), C(rdma_cm_tos) (byte), C(max_read_request_bytes).
+          - Absent ones keep the device's value.
+        type: dict
+        required: true
+  allow_disruption:
+    description: The highest class of disruption that is allowed.
+    type: str
+    choices: [none, linkflap, reload, fwreset, reboot, powercycle]
+    default: none
+  gpu_processes:
+    description: Processes that use GPUs now, for the refusal and its message.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: RoCE traffic rides in a lossless class of its own
+  railyard.gpu_fabric.nic_settings:
+    ports:
+      - netdev: ens1f0np0
+        hca: mlx5_0
+        pci: "0000:18:00.0"
+        settings:
+          trust: dscp
+          dscp_to_priority: {"26": 3, "48": 6}
+          pfc: [false, false, false, true, false, false, false, false]
+          pause: {rx: false, tx: false}
+    allow_disruption: linkflap
+"""
+
+RETURN = r"""
+changed_ports:
+  description: Interfaces of which a setting differed.
+  returned: success
+  type: list
+  elements: str
+unsupported:
+  description: Settings that this system has no place for, by interface.
+  returned: success
+  type: dict
+  sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
+"""
+
+import json
+import os
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    StateFile,
+    read_text,
+    remove,
+    write_atomic,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+CLASSES = ["none", "linkflap", "reload", "fwreset", "reboot", "powercycle"]
+UNITS = "/etc/systemd/system"
+WANTS = f"{UNITS}/multi-user.target.wants"
+
+
+def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the ports with what must go back to its first value: settings of the record that nobody wants now."""
+    wanted = {port["netdev"]: port["settings"] for port in ports}
+    entries = []
+    for netdev, saved in record.items():
+        back = {name: value for name, value in saved["before"].items() if name not in wanted.get(netdev, {})}
+        if back and os.path.exists(f"/sys/class/net/{netdev}"):
+            entries.append({**saved["port"], "settings": back})
+    return entries
+
+
+def remembered(record: dict[str, t.Any], ports: list[dict[str, t.Any]], todos: list[program.Todo]) -> dict[str, t.Any]:
+    """Return the record with the first value of everything that is about to change."""
+    new = {}
+    for port in ports:
+        netdev = port["netdev"]
+        before = dict(record.get(netdev, {}).get("before", {}))
+        before = {name: value for name, value in before.items() if name in port["settings"]}
+        for todo in todos:
+            for step in todo.steps if todo.port.netdev == netdev else ():
+                if step.knob.name in port["settings"]:
+                    before.setdefault(step.knob.name, step.before)
+        if before:
+            new[netdev] = {"port": {key: port[key] for key in ("netdev", "hca", "port", "pci")}, "before": before}
+    return new
+
+
+def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> None:
+    """Stop before anything is written where a link would bounce and may not."""
+    flapping = {
+        todo.port.netdev: next(step for step in todo.steps if step.knob.disruption == "linkflap")
+        for todo in todos
+        if todo.flaps
+    }
+    if not flapping:
+        return
+    what = "; ".join(
+        f"{netdev}: {step.knob.name} is {shown(step.before)}, wanted {shown(step.after)}"
+        for netdev, step in flapping.items()
+    )
+    if CLASSES.index(allowed) < CLASSES.index("linkflap"):
+        raise Failure(
+            f"Nothing was changed: these settings take the link down for a moment ({what})."
+            " Allow it with gpu_fabric_allow_disruption: linkflap"
+        )
+    if processes:
+        raise Failure(
+            f"Nothing was changed: these settings take the link down for a moment ({what}), and GPU processes run:"
+            f" {', '.join(processes)}. Drain the node first"
+        )
+
+
+def shown(value: t.Any) -> str:
+    if isinstance(value, list):
+        return ",".join(str(int(item)) for item in value)
+    return str(value)
+
+
+class Installation:
+    """The program, its configuration and its units on the host."""
+
+    def __init__(self, ports: list[dict[str, t.Any]]) -> None:
+        self.files = install.library() if ports else {}
+        if ports:
+            self.files[install.COMMAND] = install.COMMAND_TEXT
+        self.texts = {
+            program.CONFIG: json.dumps({"ports": ports}, indent=2, sort_keys=True) + "\n" if ports else None,
+            f"{UNITS}/{install.UNIT}": install.UNIT_TEXT if ports else None,
+        }
+        self.links = {f"{WANTS}/{self.instance(port)}" for port in ports}
+
+    @staticmethod
+    def instance(port: dict[str, t.Any]) -> str:
+        return install.UNIT.replace("@", f"@{port['netdev']}")
+
+    def present_files(self) -> dict[str, str]:
+        """The program's files that are there, stale ones too."""
+        found = {}
+        for folder, _, names in os.walk(install.LIBRARY):
+            found.update({os.path.join(folder, name): read_text(os.path.join(folder, name)) or "" for name in names})
+        command = read_text(install.COMMAND)
+        return found if command is None else {**found, install.COMMAND: command}
+
+    def present_links(self) -> set[str]:
+        prefix, suffix = install.UNIT.split("@")
+        names = os.listdir(WANTS) if os.path.isdir(WANTS) else []
+        return {f"{WANTS}/{name}" for name in names if name.startswith(f"{prefix}@") and name.endswith(suffix)}
+
+    def compare(self, changes: ChangeSet) -> bool:
+        self.old = self.present_files()
+        self.old_links = self.present_links()
+        count = len(changes)
+        changes.compare(
+            install.COMMAND,
+            install.digest(self.old) if self.old else None,
+            install.digest(self.files) if self.files else None,
+        )
+        for path, text in self.texts.items():
+            changes.compare(path, read_text(path), text)
+        changes.compare(
+            "enabled units", sorted(map(os.path.basename, self.old_links)), sorted(map(os.path.basename, self.links))
+        )
+        return len(changes) > count
+
+    def apply(self, cli: Cli) -> None:
+        for path in sorted(set(self.old) - set(self.files)):
+            remove(path)
+        for path, text in self.files.items():
+            if self.old.get(path) != text:
+                write_atomic(path, text, mode=0o755 if path == install.COMMAND else 0o644)
+        for path, text in self.texts.items():
+            if text is None:
+                remove(path)
+            elif read_text(path) != text:
+                write_atomic(path, text)
+        for path in self.old_links - self.links:
+            remove(path)
+        os.makedirs(WANTS, exist_ok=True)
+        for path in self.links - self.old_links:
+            os.symlink(f"{UNITS}/{install.UNIT}", path)
+        cli.run(["systemctl", "daemon-reload"])
+
+
+def run(module: AnsibleModule) -> dict[str, t.Any]:
+    cli = Cli()
+    ports: list[dict[str, t.Any]] = module.params["ports"]
+    state = StateFile("nics.json")
+    record = state.load()
+    todos = [program.plan(entry, cli) for entry in (*released(record, ports), *ports)]
+    refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
+
+    changes = ChangeSet()
+    for todo in todos:
+        for step in todo.steps:
+            changes.compare(f"{todo.port.netdev} {step.knob.name}", shown(step.before), shown(step.after))
+    installation = Installation(ports)
+    reinstall = installation.compare(changes)
+
+    if changes and not module.check_mode:
+        # The record first: a run that is cut off later still knows what there was.
+        state.save({**record, **remembered(record, ports, todos)})
+        if reinstall:
+            installation.apply(cli)
+        for todo in todos:
+            program.apply(todo)
+        state.save(remembered(record, ports, todos))
+    return {
+        "changed": len(changes) > 0,
+        "diff": changes.diff(),
+        "changed_ports": sorted({todo.port.netdev for todo in todos if todo.steps}),
+        "unsupported": {todo.port.netdev: todo.unsupported for todo in todos if todo.unsupported},
+    }
+
+
+def main() -> t.NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "ports": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "netdev": {"type": "str", "required": True},
+                    "hca": {"type": "str"},
+                    "port": {"type": "int", "default": 1},
+                    "pci": {"type": "str"},
+                    "settings": {"type": "dict", "required": True},
+                },
+            },
+            "allow_disruption": {"type": "str", "choices": CLASSES, "default": "none"},
+            "gpu_processes": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except Failure as exc:
+        module.fail_json(msg=str(exc), **exc.details)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
