@@ -1,0 +1,151 @@
+# (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The container engine: which one is here, and what it needs on this machine.
+
+Engines stumble over machines that are containers themselves: crun cannot raise a limit, runc wants other defaults.
+Nothing of that is assumed. `probe` starts the node image with the engine as it is, then with one concession after the
+other, and the first that works is written down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ENGINES = ("podman", "docker")
+PROBE_TIMEOUT_S = 60
+
+
+class EngineError(RuntimeError):
+    """No engine, or one that cannot run a node; the message says what to install or shows the engine's words."""
+
+
+def run(argv: list[str], env: Mapping[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=timeout, env={**os.environ, **(env or {})}
+    )
+
+
+def detect(wanted: str = "") -> dict[str, str]:
+    """The engine to use: `wanted`, or the first that is installed and answers."""
+    reasons = []
+    for engine in (wanted,) if wanted else ENGINES:
+        if not shutil.which(engine):
+            reasons.append(f"{engine}: not installed")
+            continue
+        fields = "{{.Version.Version}}" if engine == "podman" else "{{.ServerVersion}}"
+        try:
+            answer = run([engine, "info", "--format", fields])
+        except subprocess.TimeoutExpired:
+            reasons.append(f"{engine} info: no answer in 60 s")
+            continue
+        if answer.returncode == 0 and answer.stdout.strip():
+            return {"engine": engine, "version": answer.stdout.strip()}
+        reasons.append(f"{engine} info: {(answer.stderr.strip() or 'no version').splitlines()[-1]}")
+    raise EngineError(f"No container engine answers ({'; '.join(reasons)}). Install podman (apt-get install podman runc).")
+
+
+LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+
+
+def limits(ceiling: int = 0) -> list[str]:
+    """The limits of this process as `--ulimit` values, none above `ceiling`: no container here can have more."""
+    found = []
+    for name, number in LIMITS.items():
+        hard = resource.getrlimit(number)[1]
+        if ceiling and (hard == resource.RLIM_INFINITY or hard > ceiling):
+            hard = ceiling
+        if hard != resource.RLIM_INFINITY:
+            found.append(f"{name}={hard}:{hard}")
+    return found
+
+
+def concessions() -> Iterator[dict[str, Any]]:
+    """From none to many. The engine's monitor may hold lower limits than this process, hence the ceilings."""
+    for runtime in ("", *(name for name in ("runc", "crun") if shutil.which(name))):
+        for ulimits in ([], limits(), limits(32768), limits(1000)):
+            yield {"runtime": runtime, "ulimits": ulimits}
+
+
+def run_arguments(concession: Mapping[str, Any]) -> list[str]:
+    return [f"--ulimit={text}" for text in concession["ulimits"]]
+
+
+def global_arguments(engine: str, concession: Mapping[str, Any]) -> list[str]:
+    """Podman takes the runtime before the verb, docker after it."""
+    return [f"--runtime={concession['runtime']}"] if concession["runtime"] and engine == "podman" else []
+
+
+def probe(engine: str, image: str) -> dict[str, Any]:
+    """The first concession under which `image` starts."""
+    errors = []
+    for concession in concessions():
+        if engine == "docker" and concession["runtime"] not in ("", "runc"):
+            continue
+        argv = [engine, *global_arguments(engine, concession), "run", "--rm", "--privileged", "--network=none"]
+        argv += run_arguments(concession)
+        if engine == "docker" and concession["runtime"]:
+            argv.append(f"--runtime={concession['runtime']}")
+        answer = run([*argv, image, "/bin/true"], timeout=PROBE_TIMEOUT_S)
+        if answer.returncode == 0:
+            return dict(concession)
+        last = (answer.stderr.strip() or f"exit code {answer.returncode}").splitlines()[-1]
+        errors.append(f"{concession['runtime'] or 'default runtime'}"
+                      f"{', ' + ' '.join(concession['ulimits']) if concession['ulimits'] else ''}: {last}")  # fmt: skip
+    raise EngineError(f"{engine} starts no container on this machine: " + "; ".join(errors))
+
+
+def containers_conf(concession: Mapping[str, Any]) -> str:
+    """Podman's configuration for a concession; empty where none is needed."""
+    lines = []
+    if concession["ulimits"]:
+        lines += ["[containers]", f"default_ulimits = {json.dumps(concession['ulimits'])}"]
+    if concession["runtime"]:
+        lines += ["[engine]", f'runtime = "{concession["runtime"]}"']
+    if not lines:
+        return ""
+    return "\n".join(["# Found by the lab's probe of this machine; remove it to probe again.", *lines, ""])
+
+
+def pid_of(engine: str, container: str) -> int:
+    """The container's process 1 as seen from here; 0: it is not running."""
+    answer = run([engine, "inspect", "--type=container", "--format", "{{.State.Pid}}", container])
+    return int(answer.stdout.strip() or 0) if answer.returncode == 0 else 0
+
+
+def containers_of(engine: str, rack_name: str) -> list[dict[str, Any]]:
+    """The rack's containers, running or not: name, node, running, spec."""
+    listed = run([engine, "ps", "--all", "--quiet", "--filter", f"label=railyard.lab={rack_name}"])
+    if listed.returncode != 0:
+        raise EngineError(f"{engine} ps: {listed.stderr.strip()}")
+    if not listed.stdout.split():
+        return []
+    answer = run([engine, "inspect", "--type=container", *listed.stdout.split()])
+    found = []
+    for entry in json.loads(answer.stdout or "[]"):
+        labels = entry["Config"]["Labels"] or {}
+        found.append(
+            {
+                "name": entry["Name"].lstrip("/"),
+                "node": labels.get("railyard.node", ""),
+                "spec": labels.get("railyard.spec", ""),
+                "running": bool(entry["State"]["Running"]),
+            }
+        )
+    return sorted(found, key=lambda c: c["name"])
+
+
+def write_if_changed(path: Path, text: str, mode: int = 0o644) -> bool:
+    if path.exists() and path.read_text() == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return True
