@@ -86,6 +86,15 @@ def _truth(value: str) -> str:
     return {"Y": "1", "N": "0", "y": "1", "n": "0"}.get(value, value)
 
 
+def initramfs_command(root: str, release: str, which: t.Callable[[str], str | None]) -> list[str] | None:
+    """What makes this kernel's initramfs anew; ``None`` where it boots without one, as a container does."""
+    if os.path.exists(os.path.join(root, f"boot/initrd.img-{release}")) and which("update-initramfs"):
+        return ["update-initramfs", "-u", "-k", "all"]
+    if os.path.exists(os.path.join(root, f"boot/initramfs-{release}.img")) and which("dracut"):
+        return ["dracut", "--force", "--regenerate-all"]
+    return None
+
+
 class ModuleSet:
     """The wanted modules against the files and the running kernel."""
 
@@ -97,6 +106,7 @@ class ModuleSet:
         blacklist: t.Sequence[str],
         now: bool,
         cli: Cli,
+        initramfs: bool = False,
         root: str = "/",
     ) -> None:
         self._cli = cli
@@ -120,6 +130,10 @@ class ModuleSet:
         self._to_load = [name for name in load if now and name not in loaded]
         for name in self._to_load:
             self.changes.compare(f"{name} (loaded)", False, True)
+        self.initramfs = (
+            initramfs_command(root, os.uname().release, cli.which) if initramfs and self.initramfs_required else None
+        )
+        self.changes.compare("initramfs", None, self.initramfs and " ".join(self.initramfs))
         self.intruders = [name for name in self._blacklist if name in loaded]
         self.reload_required = [
             sentence for name, text in options.items() for sentence in differing_options(self._running, name, text)
@@ -146,6 +160,8 @@ class ModuleSet:
                 remove(self._path(path))
             else:
                 write_atomic(self._path(path), text)
+        if self.initramfs is not None:
+            self._cli.run(self.initramfs, timeout_s=1800)
         failures = []
         for name in self._to_load:
             result = self._cli.run(["modprobe", name], check=False)
@@ -162,6 +178,7 @@ __all__ = (
     "Running",
     "checked_name",
     "differing_options",
+    "initramfs_command",
     "render_load",
     "render_modprobe",
 )

@@ -40,6 +40,12 @@ options:
     description: Load the modules in the running kernel, and not only at the next boot.
     type: bool
     default: true
+  initramfs:
+    description:
+      - Make the initramfs anew when the file in C(/etc/modprobe.d) changes, so that it holds from the start of the boot.
+      - Nothing is done where this kernel boots without one.
+    type: bool
+    default: false
   failed:
     description: What to do when a module does not load. The files are in place by then.
     type: str
@@ -101,7 +107,7 @@ reload_required:
   elements: str
   sample: ["nvidia NVreg_EnableStreamMemOPs: '0' is in force, '1' is wanted"]
 initramfs_required:
-  description: Whether the initramfs has to be made anew for the change to hold from the start of the next boot.
+  description: Whether what the initramfs has a copy of changes. With O(initramfs) it is made anew.
   returned: success
   type: bool
   sample: false
@@ -124,6 +130,7 @@ def main() -> t.NoReturn:
             "options": {"type": "dict", "default": {}},
             "blacklist": {"type": "list", "elements": "str", "default": []},
             "now": {"type": "bool", "default": True},
+            "initramfs": {"type": "bool", "default": False},
             "failed": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
@@ -139,6 +146,7 @@ def main() -> t.NoReturn:
             module.params["blacklist"] if wanted else [],
             module.params["now"],
             Cli(),
+            module.params["initramfs"],
         )
         if len(todo.changes) and not module.check_mode:
             failures = todo.apply()

@@ -1,0 +1,71 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_verdict
+short_description: Stop a run, or warn, by what was found
+version_added: 0.1.0
+author:
+  - Railyard maintainers (@railyard)
+description:
+  - Sorts findings into those that stop the run and those that do not, prints the latter as warnings, and fails with one
+    message that lists the former, each with host, device, what was seen and the remedy.
+  - This is an action plugin. It runs on the controller and touches no host.
+extends_documentation_fragment:
+  - railyard.gpu_fabric._writes
+attributes:
+  check_mode:
+    details:
+      - This action changes nothing.
+  diff_mode:
+    support: none
+    details:
+      - This action changes nothing.
+options:
+  findings:
+    description: The findings, as M(railyard.gpu_fabric.fabric_plan) gives them.
+    type: list
+    elements: dict
+    required: true
+  phases:
+    description: The phases whose findings count.
+    type: list
+    elements: str
+    default: [preflight]
+  mending:
+    description: Tags of the layers that this run applies. A finding that one of them sets right is a warning.
+    type: list
+    elements: str
+    default: []
+  unchanged:
+    description: Say in the message that nothing was changed so far.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: The rack is fit to be provisioned
+  railyard.gpu_fabric.fabric_verdict:
+    findings: "{{ gpu_fabric_plan.findings }}"
+    mending: [rdma, security]
+    unchanged: true
+  run_once: true
+"""
+
+RETURN = r"""
+stops:
+  description: The findings that stop the run.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+warnings_count:
+  description: How many findings were printed as warnings.
+  returned: always
+  type: int
+  sample: 0
+"""
