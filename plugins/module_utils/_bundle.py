@@ -14,7 +14,7 @@ from collections.abc import Sequence
 __all__ = ["bundle_name"]
 
 _JSON_FLAGS = frozenset({"-j", "--json", "-J"})
-_NOISE = frozenset({"--no-pager", "-D", "-n", "show", "list", "--plain", "--no-legend"})
+_NOISE = frozenset({"--no-pager", "-D", "-d", "-n", "-4", "show", "list", "--plain", "--no-legend"})
 
 
 def bundle_name(argv: Sequence[str]) -> tuple[str, ...]:

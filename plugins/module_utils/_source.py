@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._bundle import bundle_name
@@ -145,7 +145,14 @@ class Source:
 
     def run_all(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> list[Optional[Output]]:
         """Answers of several commands, in their order; asked at the same time where that is a gain."""
-        return [self.run(argv, timeout) for argv in commands]
+        return self.map(lambda argv: self.run(argv, timeout), commands)
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """`function` over `items`, at the same time where waiting for the host is what takes long."""
+        return [function(item) for item in items]
+
+    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> None:
+        """Have slow commands under way before somebody waits for them."""
 
     def tool(self, name: str) -> Optional[str]:
         """Path of an installed tool; None where it is not installed or this source cannot know."""
@@ -193,12 +200,16 @@ class LiveSource(Source):
     def tool(self, name: str) -> Optional[str]:
         return shutil.which(name, path=self._path)
 
-    def run_all(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> list[Optional[Output]]:
-        wanted = [tuple(argv) for argv in commands]
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        wanted = list(items)
         if len(wanted) < 2:
-            return [self.run(argv, timeout) for argv in wanted]
+            return [function(item) for item in wanted]
         with concurrent.futures.ThreadPoolExecutor(max_workers=min(8, len(wanted))) as pool:
-            return list(pool.map(lambda argv: self.run(argv, timeout), wanted))
+            return list(pool.map(function, wanted))
+
+    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> None:
+        for argv in commands:
+            threading.Thread(target=self.run, args=(tuple(argv), timeout), daemon=True).start()
 
     def _run(self, argv: tuple[str, ...], timeout: float) -> Optional[Output]:
         tool = self.tool(argv[0])

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# PRIVATE: used by this collection only; may change without notice.
+
+"""GPUs: present on the bus, and as nvidia-smi sees them."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.pci import is_gpu, is_nvswitch
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import pci_sort_key
+
+__all__ = ["collect", "nvswitches", "processes", "smi"]
+
+#: The first that answers wins; a recording may hold several, each telling a part.
+_QUERIES = ("nvidia_smi_xml", "nvidia_smi_q", "nvidia_smi_csv")
+#: Kept out of the facts: text for people, not values for rules.
+_VERBOSE = ("extra", "not_available", "processes", "mig_devices")
+
+
+def smi(tools: Tools) -> list[dict[str, Any]]:
+    """Answers of nvidia-smi that say something, the fullest first."""
+    return [value for value in (tools.value(key) for key in _QUERIES) if value is not None]
+
+
+def collect(tools: Tools, pci: dict[str, Any]) -> list[dict[str, Any]]:
+    """In PCI order, as nvidia-smi lists them. A GPU that only the bus knows has little more than its address."""
+    found: dict[str, dict[str, Any]] = {}
+    unplaced: list[dict[str, Any]] = []
+    for bdf, device in pci.items():
+        if is_gpu(device):
+            found[bdf] = {"pci": bdf}
+            if device.get("numa_node") is not None or "numa_node" in device:
+                found[bdf]["numa_node"] = device["numa_node"]
+            if device.get("name"):
+                found[bdf]["pci_name"] = device["name"]
+    for value in smi(tools):
+        for index, gpu in enumerate(value["gpus"]):
+            known = {key: told for key, told in gpu.items() if key not in _VERBOSE}
+            bdf = known.get("pci")
+            if bdf is None:
+                # A recording cut down to one section: values of a GPU without its address.
+                if not found and known:
+                    unplaced.append(known)
+                continue
+            entry = found.setdefault(bdf, {"pci": bdf})
+            for key, told in known.items():
+                entry.setdefault(key, told)
+            # nvidia-smi -q lists in the order of its indices and does not print them.
+            entry.setdefault("index", index)
+    return [found[bdf] for bdf in sorted(found, key=pci_sort_key)] + unplaced
+
+
+def nvswitches(pci: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"pci": bdf} for bdf, device in pci.items() if is_nvswitch(device)]
+
+
+def processes(tools: Tools) -> Optional[list[dict[str, Any]]]:
+    """Compute processes; None where nvidia-smi did not answer, which is not the same as none running."""
+    listed = tools.value("nvidia_smi_processes")
+    if listed is not None and not listed["failures"]:
+        return [
+            {key: process[key] for key in ("pid", "name", "gpu_uuid", "used_mib", "pci") if key in process}
+            for process in listed["processes"]
+        ]
+    for value in smi(tools):
+        if value["failures"] or not any("processes" in gpu for gpu in value["gpus"]):
+            continue
+        return [
+            {**process, **({"gpu_uuid": gpu["uuid"]} if "uuid" in gpu else {})}
+            for gpu in value["gpus"]
+            for process in gpu.get("processes", [])
+        ]
+    return None

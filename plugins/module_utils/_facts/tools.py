@@ -1,0 +1,112 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# PRIVATE: used by this collection only; may change without notice.
+
+"""Tools: which are installed, and what they answer, parsed once for all sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import (
+    ibdev2netdev,
+    ibstat,
+    nvidia_smi_csv,
+    nvidia_smi_q,
+    nvidia_smi_xml,
+    rdma_link,
+    show_gids,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import TIMED_OUT, Source
+
+__all__ = ["ANSWERS", "Tools", "installed"]
+
+#: Tools whose presence the plan or a role reads.
+_NAMES = (
+    "nvidia-smi", "nvidia-fabricmanager", "nv-fabricmanager", "ibstat", "ibdev2netdev", "show_gids", "ibv_devinfo",
+    "rdma",
+    "ip", "dcb", "ethtool", "lspci", "setpci", "mlnx_qos", "mlxconfig", "mstconfig", "mlxfwreset", "mst", "ofed_info",
+    "cma_roce_tos", "nft", "firewall-cmd", "ufw", "iptables", "systemctl", "nmcli", "netplan", "ifup", "networkctl",
+    "apt-get", "dnf", "dkms", "mokutil", "ib_write_bw", "iperf3", "mpirun", "srun", "all_reduce_perf", "numactl",
+    "rdma_topo", "opensm", "ibnetdiscover",
+)  # fmt: skip
+
+
+class Answer(NamedTuple):
+    """A command whose answer is parsed."""
+
+    argv: tuple[str, ...]
+    parse: Callable[[str], Parsed]
+    #: Asked of a live host too; otherwise only read where somebody recorded it, because sysfs tells the same.
+    live: bool = True
+    timeout: float = 20.0
+    #: Kept in `outputs`, for rules that compare it with sysfs.
+    kept: bool = True
+
+
+_NVIDIA_SMI_S = 40.0  # without persistence mode the first question initialises every GPU
+
+ANSWERS: dict[str, Answer] = {
+    "nvidia_smi_xml": Answer(("nvidia-smi", "-q", "-x"), nvidia_smi_xml.parse, True, _NVIDIA_SMI_S, False),
+    "nvidia_smi_q": Answer(("nvidia-smi", "-q"), nvidia_smi_q.parse, False, kept=False),
+    "nvidia_smi_csv": Answer(
+        ("nvidia-smi", "--query-gpu=index", "--format=csv"), nvidia_smi_csv.parse, False, kept=False
+    ),
+    "nvidia_smi_processes": Answer(
+        ("nvidia-smi", "--query-compute-apps=pid,process_name,gpu_uuid,used_memory", "--format=csv"),
+        nvidia_smi_csv.parse,
+        True,
+        _NVIDIA_SMI_S,
+        False,
+    ),
+    "ibstat": Answer(("ibstat",), ibstat.parse),
+    "ibdev2netdev": Answer(("ibdev2netdev",), ibdev2netdev.parse),
+    "ibdev2netdev_v": Answer(("ibdev2netdev", "-v"), ibdev2netdev.parse, False),
+    "show_gids": Answer(("show_gids",), show_gids.parse, False),
+    "rdma_link": Answer(("rdma", "-j", "link"), rdma_link.parse),
+    "rdma_link_text": Answer(("rdma", "link"), rdma_link.parse, False),
+}
+
+
+class Tools:
+    """Parsed answers of one host's tools, with what could not be read of them."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.outputs: dict[str, Any] = {}
+        self.problems: list[dict[str, Any]] = []
+        self._values: dict[str, Any] = {}
+
+    def value(self, key: str) -> Optional[Any]:
+        """Parsed answer; None where the tool is not there or was not recorded."""
+        if key not in self._values:
+            answer = ANSWERS[key]
+            self._values[key] = None
+            if self.source.live and not answer.live:
+                return None
+            self._values[key] = self.ask(key, answer.argv, answer.parse, answer.timeout)
+            if answer.kept and self._values[key] is not None:
+                self.outputs[key] = self._values[key]
+        return self._values[key]
+
+    def ask(
+        self, label: str, argv: Sequence[str], parse: Callable[[str], Parsed], timeout: float = 20.0
+    ) -> Optional[Any]:
+        output = self.source.run(argv, timeout)
+        if output is None or (output.rc == TIMED_OUT and not output.stdout):
+            return None
+        parsed = parse(output.text)
+        self.problems.extend(
+            {"source": label, "line": problem.line, "text": problem.text, "reason": problem.reason}
+            for problem in parsed.problems
+        )
+        return parsed.value
+
+
+def installed(source: Source) -> dict[str, Any]:
+    paths = ((name, source.tool(name)) for name in _NAMES)
+    return {name: {"path": path} for name, path in paths if path is not None}
