@@ -10,7 +10,7 @@ Value::
               "system_image_guid", "ports": [{"port", "state", "phys_state", "rate_gbps", "rate_text",
               "effective_speed_gbps", "base_lid", "lmc", "sm_lid", "capability_mask", "port_guid", "link_layer",
               "extra"}], "extra", "host"}],
-     "port_guids": [...], "errors": [...], "warnings": [...], "failed_devices": [...], "partial": bool}
+     "port_guids": [...], "errors": [...], "debug_messages": [...], "failed_devices": [...], "partial": bool}
 
 A CA without a name stands for port fields whose CA line is not in the text (``ibstat | grep``).  ``host`` is there only
 where a parallel shell put it in front of the lines.  ``partial``: the tool or the recording stopped before the end.
@@ -218,7 +218,7 @@ class _Reader:
         match = _MESSAGE.match(line.text)
         if match or failure(line.text):
             warning = match and match.group(1).lower() in ("ibwarn", "ibdebug")
-            self.value["warnings" if warning else "errors"].append(
+            self.value["debug_messages" if warning else "errors"].append(
                 (f"{self.host}: " if self.host else "") + line.text.strip()
             )
             if not warning:
@@ -385,7 +385,7 @@ def parse(text: str) -> Parsed:
         "cas": [],
         "port_guids": [],
         "errors": [],
-        "warnings": [],
+        "debug_messages": [],
         "failed_devices": [],
         "partial": False,
     }

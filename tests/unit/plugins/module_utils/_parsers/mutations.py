@@ -26,7 +26,7 @@ BANNER = (
     b"############ Authorised users only ############\n"
 )
 # Members that describe the text and not the machine; they rightly change when the text is cut.
-ABOUT_THE_TEXT = frozenset({"partial", "complete", "form", "errors", "warnings"})
+ABOUT_THE_TEXT = frozenset({"partial", "complete", "form", "errors", "warnings", "debug_messages"})
 
 Parse = Callable[[str], Parsed]
 
