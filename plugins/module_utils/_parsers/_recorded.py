@@ -32,13 +32,18 @@ def decoded(text: Any) -> Any:
 
 
 def read_lines(
-    text: Any, problems: Problems, labels: Iterable[str] = (), prompts: bool = True, barriers: bool = False
+    text: Any,
+    problems: Problems,
+    labels: Iterable[str] = (),
+    prompts: bool = True,
+    barriers: bool = False,
+    own: re.Pattern[str] | None = None,
 ) -> list[Line]:
     """The believable lines of a text that one host printed.
 
     ``labels``: the tool's own first words that look like a ``host: `` prefix.  ``prompts=False`` for tools whose own
     lines look like a prompt (``# …``).  ``barriers=True`` keeps damaged lines (``line.damaged``), for formats in which
-    a line says to what the next ones belong.  Lines of several hosts are not mixed: only the first host's are returned.
+    a line says to what the next ones belong.  ``own``: where it matches a line as it stands, no line has a prefix.  Lines of several hosts are not mixed: only the first host's are returned.
     """
     lines = []
     for line in split_lines(decoded(text)):
@@ -48,6 +53,8 @@ def read_lines(
                 lines.append(line)
         elif not (prompts and prompt_command(line.text) is not None):
             lines.append(line)
+    if own is not None and any(own.search(line.text) for line in lines):
+        return lines
     groups = split_hosts(lines, labels)
     if len(groups) > 1:
         hosts = ", ".join(str(host) for host, _lines in groups)
