@@ -42,7 +42,7 @@ options:
     default: true
   initramfs:
     description:
-      - Make the initramfs anew when the file in C(/etc/modprobe.d) changes, so that it holds from the start of the boot.
+      - Make the initramfs anew when the file in C(/etc/modprobe.d) changes, so that it holds early in the boot, too.
       - Nothing is done where this kernel boots without one.
     type: bool
     default: false
