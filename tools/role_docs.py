@@ -37,7 +37,7 @@ _PREFLIGHT_OWN: dict[str, dict[str, t.Any]] = {
         "type": "list",
         "elements": "str",
         "default": ["nvidia", "cuda", "nccl", "ofed", "rdma", "security"],
-        "description": "Tags of the layers that the run goes on to apply. What one of them sets right does not stop it.",
+        "description": "Tags of the layers that this run applies. What one of them sets right does not stop it.",
     },
 }
 
