@@ -39,6 +39,7 @@ AREAS = {
     "bench": "Launchers and benchmarks",
     "rack": "Hosts against each other",
     "intent": "Intent",
+    "plan": "The plan",
 }
 VERDICT = {
     "fail": "stops the run",

@@ -156,10 +156,3 @@ def _order(finding: Finding) -> tuple[t.Any, ...]:
         natural(finding.device),
         finding.message,
     )
-
-
-def one_line(finding: dict[str, t.Any]) -> str:
-    """A finding as one line for a task's message: host, device, values and remedy together."""
-    where = " ".join(part for part in (finding.get("host"), finding.get("device")) if part)
-    message = finding["message"].rstrip(".")
-    return f"{finding['id']} [{finding['severity']}] {where or 'rack'}: {message}. Remedy: {finding['remedy']}"

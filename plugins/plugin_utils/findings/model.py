@@ -17,6 +17,12 @@ import typing as t
 
 T = t.TypeVar("T")
 
+# Packages whose version is the driver's, across distributions.
+_DRIVER_PACKAGE = re.compile(
+    r"^(cuda-drivers|nvidia-driver|nvidia-open|nvidia-dkms|nvidia-kernel-(open-)?dkms|nvidia-headless|nvidia-kernel-common"
+    r"|nvidia-utils|libnvidia-compute|kmod-nvidia|nvidia-kmod)(-|$)"
+)
+
 _DIGITS = re.compile(r"(\d+)")
 # Written by a run of the collection; proof that the layer was configured once on this host.
 MARKERS: dict[str, tuple[str, ...]] = {
@@ -194,6 +200,10 @@ class HostView:
             value = self.get(*path)
             if isinstance(value, str) and value:
                 return upstream(value), origin
+        for name in sorted(self.section("packages")):
+            package = mapping(self.section("packages")[name])
+            if _DRIVER_PACKAGE.match(name) and package.get("status") in (None, "installed") and package.get("version"):
+                return upstream(str(package["version"])), f"package {name}"
         return None
 
 

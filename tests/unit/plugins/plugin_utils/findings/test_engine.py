@@ -89,14 +89,6 @@ def test_equal_findings_are_one(rack, monkeypatch):
     assert len(rack.findings()) == 4
 
 
-def test_one_line_carries_host_device_values_and_remedy(rack):
-    rack.facts["gpu-03"]["netdevs"]["rail2"]["mtu"] = 4200
-    line = engine.one_line(rack.only())
-    for token in ("RF-ROCE-MTU", "fail", "gpu-03", "rail2", "4200", "9000", "Remedy:", "site.yml --tags rdma"):
-        assert token in line
-    assert "\n" not in line
-
-
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4) | st.just("active"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

@@ -1,0 +1,211 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the planner noticed while it decided (``plan.hosts[h].notes``), as findings."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Entry, Finding, define
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, dicts
+
+_CHECK = "ansible-playbook playbooks/preflight.yml: the plan is made again from fresh facts"
+_SOURCE = "plugins/plugin_utils"
+
+
+def _define(
+    id_: str, severity: str, title: str, means: str, looks_at: str, cause: str, remedy: str, file: str
+) -> Entry:
+    return define(
+        "plan",
+        id_,
+        title=title,
+        severity=severity,
+        phase="preflight",
+        means=means,
+        looks_at=looks_at,
+        cause=cause,
+        remedy=remedy,
+        check=_CHECK,
+        source=f"{_SOURCE}/{file}",
+    )
+
+
+ENTRIES: tuple[Entry, ...] = (
+    _define(
+        "RF-PLAN-LOW-CONFIDENCE",
+        "fail",
+        "The rails cannot be told from the other devices",
+        "Several choices of rails fit this host equally well, so none is made: a storage or front-end NIC among the "
+        "rails costs bandwidth or hangs jobs, and nothing on the host would show why.",
+        "PCIe distance to the GPUs, port rate, link layer, model and number of the candidates.",
+        "A front-end or storage NIC of the same model and rate as the rails, a host that hides its PCIe tree, or a "
+        "rail that also carries management.",
+        "Name the rails in gpu_fabric_compute_devices (RDMA device, PCI address, GUID or board id), in the host's or "
+        "its group's variables.",
+        "classify.py",
+    ),
+    _define(
+        "RF-PLAN-MIXED-LINK-LAYER",
+        "fail",
+        "InfiniBand and Ethernet ports compete for the rails",
+        "NCCL fails when its device list holds InfiniBand and Ethernet ports; the planner never mixes them silently.",
+        "The link layer of the candidates' ports.",
+        "A VPI card with the wrong LINK_TYPE, or two fabrics of the same rate on one host.",
+        "Set LINK_TYPE of the stray card with mlxconfig, exclude it in gpu_fabric_exclude_devices, or state "
+        "gpu_fabric_fabric: roce or infiniband.",
+        "classify.py",
+    ),
+    _define(
+        "RF-PLAN-BRIDGE-OVERRIDE",
+        "fail",
+        "An override names an NVSwitch management bridge",
+        "ConnectX functions with SW_MNG in their VPD manage the NVSwitches of HGX B200 and newer. Configuring or "
+        "resetting one drops NVLink for the whole host.",
+        "VPD of the device that the override names.",
+        "A device list that was copied from another machine, or written without looking at the VPD.",
+        "Remove the device from the override.",
+        "classify.py",
+    ),
+    _define(
+        "RF-PLAN-OVERRIDE-UNMATCHED",
+        "fail",
+        "gpu_fabric_compute_devices names no device of this host",
+        "The override is there to say which devices are rails, and none of its entries is on this host.",
+        "Names, PCI addresses, GUIDs, board ids and interfaces of the host's RDMA devices.",
+        "Device names that differ between hosts, or a card that moved.",
+        "Correct gpu_fabric_compute_devices for this host; PCI addresses and board ids outlive renames.",
+        "classify.py",
+    ),
+    _define(
+        "RF-PLAN-VERSIONS",
+        "fail",
+        "Pinned driver, CUDA and GPU do not go together",
+        "With these versions the toolkit does not run on the driver, or the driver does not run the GPU.",
+        "gpu_fabric_driver_version, gpu_fabric_cuda_version and the GPUs' generation against the compatibility table.",
+        "Versions pinned independently of each other.",
+        "Raise gpu_fabric_driver_version to the version named, or lower gpu_fabric_cuda_version.",
+        "packages.py",
+    ),
+    _define(
+        "RF-PLAN-VERSIONS-MINOR",
+        "warn",
+        "The driver is older than the one CUDA came with",
+        "Minor-version compatibility lets the toolkit run, but PTX of its compiler and new features do not.",
+        "gpu_fabric_driver_version against the driver packaged with gpu_fabric_cuda_version.",
+        "The toolkit was raised within its major version, the driver was not.",
+        "Raise gpu_fabric_driver_version to the version named.",
+        "packages.py",
+    ),
+    _define(
+        "RF-PLAN-FLAVOUR",
+        "fail",
+        "The planned kernel modules do not support the GPU",
+        "Blackwell and newer GPUs run with the open kernel modules only, Volta and older only with the proprietary "
+        "ones.",
+        "gpu_fabric_driver_flavour and the GPUs' generation by PCI device id.",
+        "A flavour set for all groups alike.",
+        "Set gpu_fabric_driver_flavour: auto.",
+        "packages.py",
+    ),
+    _define(
+        "RF-PLAN-NCCL-ENV",
+        "fail",
+        "A variable of gpu_fabric_nccl_env cannot be right on this host",
+        "NCCL reads /etc/nccl.conf literally and matches names by prefix. The named value would select other devices, "
+        "another traffic class or an unusable address, so it is refused before it is written.",
+        "The value in NCCL's own syntax against the host's devices, roles, GID table and quality of service.",
+        "A value copied from another machine, a quoted value, a prefix that matches more than it says, or one that "
+        "contradicts gpu_fabric_roce_dscp.",
+        "Correct or remove the variable in gpu_fabric_nccl_env; the planned value is right without it.",
+        "nccl_env.py",
+    ),
+    _define(
+        "RF-PLAN-NCCL-ENV-OBSOLETE",
+        "warn",
+        "A variable of gpu_fabric_nccl_env does nothing or does not belong in a system-wide file",
+        "The variable is written as asked, but NCCL no longer reads it, or it defeats NCCL's own choice in every job.",
+        "Names in gpu_fabric_nccl_env and gpu_fabric_nccl_version.",
+        "Tuning recipes for older releases.",
+        "Remove the variable from gpu_fabric_nccl_env, or set it in the one job that needs it.",
+        "nccl_env.py",
+    ),
+    _define(
+        "RF-PLAN-GID-INDEX",
+        "fail",
+        "No one GID index fits all rails",
+        "NCCL before 2.21 takes one index for all devices. On this host the RoCE v2 address is at different indexes.",
+        "The GID tables of the rails' ports.",
+        "An extra link-local or VLAN address on some of the rails.",
+        "Raise gpu_fabric_nccl_version to 2.21 or newer, or give the rails the same addresses.",
+        "nccl_env.py",
+    ),
+    _define(
+        "RF-PLAN-MTU",
+        "fail",
+        "The wanted MTU does not fit the interface",
+        "The driver refuses a larger MTU than it states; a rail with another MTU than its peers drops large messages.",
+        "The interface's mtu_max and gpu_fabric_mtu.",
+        "A virtual or paravirtual NIC, or a provider's limit.",
+        "Lower gpu_fabric_mtu for the whole rack.",
+        "plan.py",
+    ),
+    _define(
+        "RF-PLAN-THRESHOLD",
+        "warn",
+        "gpu_fabric_thresholds names no threshold",
+        "The entry has no effect: nothing is measured against it.",
+        "Names in gpu_fabric_thresholds.",
+        "A misspelt name.",
+        "Use the names in the plan's thresholds.",
+        "thresholds.py",
+    ),
+    _define(
+        "RF-PLAN-MEMBER-ADDRESS",
+        "warn",
+        "A member of the rack has no known management address",
+        "The firewall admits the rack's members by address. A member whose address is not known would be shut out.",
+        "ansible_host of every member of the inventory's group, and the facts of the hosts in this run.",
+        "Inventory names that are not addresses, together with --limit or an unreachable host.",
+        "Set ansible_host to an address for every host.",
+        "firewall.py",
+    ),
+    _define(
+        "RF-PLAN-TOPOLOGY-DISAGREES",
+        "warn",
+        "The PCI tree and nvidia-smi disagree about distances",
+        "Rails are paired with GPUs by the PCI tree; the driver sees another one, and NCCL may decide otherwise.",
+        "Bridges above each GPU and NIC in sysfs, and nvidia-smi topo -m.",
+        "A hypervisor that presents a synthetic tree, or a PCIe fabric that was re-cabled without a reboot.",
+        "Compare lspci -tv with nvidia-smi topo -m; name the rails in gpu_fabric_compute_devices if the tree is wrong.",
+        "topology.py",
+    ),
+    _define(
+        "RF-PLAN-AFFINITY-UNKNOWN",
+        "info",
+        "GPU and NIC pairs cannot be known from inside the host",
+        "The host shows no PCIe switch between GPUs and NICs. Rails are used, but no pairing is invented.",
+        "Bridges above each GPU and NIC in sysfs.",
+        "A virtual machine whose PCI tree is synthetic.",
+        "Give NCCL the provider's topology file (NCCL_TOPO_FILE in gpu_fabric_nccl_env).",
+        "topology.py",
+    ),
+)
+_BY_ID = {entry.id: entry for entry in ENTRIES}
+
+
+@host_rule(*ENTRIES)
+def noted_while_planning(host: HostView) -> t.Iterator[Finding]:
+    for note in dicts(host.plan.get("notes")):
+        entry = _BY_ID.get(str(note.get("id")))
+        if entry is not None:
+            yield entry.on(
+                host,
+                f"{host.name}: {note.get('message')}",
+                device=note.get("device"),
+                evidence=note.get("evidence") or [],
+                remedy=note.get("remedy"),
+            )
