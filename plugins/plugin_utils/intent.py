@@ -1,0 +1,423 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The intent: every ``gpu_fabric_*`` variable, declared once, and what is allowed in it.
+
+``resolve`` turns one host's variables into a complete intent (defaults applied, types exact) and all that is wrong
+with them, never only the first error. The roles' argument specifications are checked against ``OPTIONS`` by a test.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import ipaddress
+import re
+import typing as t
+from dataclasses import dataclass
+
+PREFIX = "gpu_fabric_"
+DISRUPTIONS = ("none", "linkflap", "reload", "fwreset", "reboot", "powercycle")
+_VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
+_ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
+_INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")
+# Names that playbooks and plugins set themselves; they are not intent.
+RESERVED = frozenset({"gpu_fabric_plan", "gpu_fabric_facts", "gpu_fabric_bundle", "gpu_fabric_findings"})
+
+Intent = dict[str, t.Any]
+
+
+class Problem(t.NamedTuple):
+    """One thing that is wrong with the intent."""
+
+    variable: str
+    message: str
+    allowed: str
+
+    def line(self, host: str = "") -> str:
+        where = f"{host}: " if host else ""
+        return f"{where}{self.variable}: {self.message}. Allowed: {self.allowed}."
+
+
+class IntentError(Exception):
+    """The intent of the rack cannot be used; ``problems`` holds (host or "", problem)."""
+
+    def __init__(self, problems: list[tuple[str, Problem]]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(lines(problems)))
+
+
+def lines(problems: t.Iterable[tuple[str, Problem]]) -> list[str]:
+    """One line per problem; hosts that share a problem share its line."""
+    hosts: dict[Problem, list[str]] = {}
+    for host, problem in problems:
+        hosts.setdefault(problem, []).append(host)
+    found = []
+    for problem, names in hosts.items():
+        named = [name for name in names if name]
+        where = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+        found.append(problem.line(where))
+    return found
+
+
+@dataclass(frozen=True)
+class Option:
+    """One variable. ``kind`` is the value's type as argument_specs spells it, ``form`` narrows texts."""
+
+    name: str
+    kind: str
+    default: t.Any
+    meaning: str
+    choices: tuple[t.Any, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    unit: str = ""
+    form: str = ""
+    elements: str = ""
+    empty_ok: bool = False
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name
+
+    @property
+    def allowed(self) -> str:
+        if self.choices:
+            return "one of " + ", ".join(str(c) for c in self.choices)
+        if self.kind in ("int", "float"):
+            unit = f" {self.unit}" if self.unit else ""
+            return f"a number from {self.low} to {self.high}{unit}"
+        form = (
+            _FORMS[self.form][1]
+            if self.form
+            else {"bool": "true or false", "dict": "a mapping"}.get(self.kind, "a text")
+        )
+        if self.kind == "list":
+            return f"a list, each item {form}"
+        return form + (' or ""' if self.empty_ok else "")
+
+
+def _is_network(value: str) -> bool:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        return False
+    return "/" in value
+
+
+def _is_v(version: int) -> t.Callable[[str], bool]:
+    return lambda value: _is_network(value) and ipaddress.ip_network(value).version == version
+
+
+_FORMS: dict[str, tuple[t.Callable[[str], bool], str]] = {
+    "version": (lambda v: bool(_VERSION.match(v)), "a version such as 580.95.05"),
+    "cidr": (_is_network, "a network such as 10.0.0.0/16 or fd00::/48, without host bits"),
+    "cidr4": (_is_v(4), "an IPv4 network such as 10.224.0.0/12, without host bits"),
+    "cidr6": (_is_v(6), "an IPv6 network such as fd00:224::/48, without host bits"),
+    "interface": (lambda v: bool(_INTERFACE.match(v)), "an interface name such as bond0"),
+    "device": (lambda v: bool(v.strip()), "an RDMA device name, PCI address, GUID, board id or interface name"),
+    "word": (lambda v: bool(v) and not any(c.isspace() for c in v), "a text without blanks"),
+    "text": (lambda v: bool(v.strip()), "a text"),
+    "path": (lambda v: bool(v.strip()), "a path"),
+}
+
+OPTIONS: tuple[Option, ...] = (
+    Option("require_hardware", "bool", True, "Stop where no GPU or no HCA is found."),
+    Option("allow_disruption", "str", "none", "Highest class of disruption that a run may cause.", choices=DISRUPTIONS),
+    Option("state", "str", "present", "Whether the fabric is configured or removed.", choices=("present", "absent")),
+    Option(
+        "fabric", "str", "auto", "Kind of fabric that the rails form.", choices=("auto", "roce", "infiniband", "none")
+    ),
+    Option(
+        "node_id", "int", None, "This host's number in the rack, from which its rail addresses come.", low=1, high=65534
+    ),
+    Option("expected_gpus", "int", None, "GPUs that each host must show.", low=0, high=64),
+    Option("expected_rails", "int", None, "Rails that each host must have.", low=0, high=64),
+    Option("compute_devices", "list", [], "Devices that are rails, whatever the facts suggest.", form="device"),
+    Option("storage_devices", "list", [], "Devices that carry storage.", form="device"),
+    Option("management_devices", "list", [], "Devices that carry management.", form="device"),
+    Option("exclude_devices", "list", [], "Devices that are left alone.", form="device"),
+    Option(
+        "management_interface",
+        "str",
+        "",
+        "Interface over which hosts reach each other.",
+        form="interface",
+        empty_ok=True,
+    ),
+    Option("allow_software_rdma", "bool", False, "Use rxe or siw devices as rails where there is no HCA."),
+    Option(
+        "rail_mode",
+        "str",
+        "subnet_per_rail",
+        "How rails are addressed.",
+        choices=("subnet_per_rail", "flat", "routed_31"),
+    ),
+    Option("rail_ipv4", "str", "10.224.0.0/12", "Pool from which rail subnets are cut.", form="cidr4", empty_ok=True),
+    Option("rail_ipv4_prefix", "int", 24, "Prefix length of one rail's subnet.", low=8, high=30),
+    Option("rail_ipv6", "str", "", "Pool of IPv6 rail subnets.", form="cidr6", empty_ok=True),
+    Option("rail_ipv6_prefix", "int", 64, "Prefix length of one rail's IPv6 subnet.", low=16, high=120),
+    Option(
+        "rail_subnets", "list", [], "The rails' subnets, one each, instead of cutting them from the pool.", form="cidr"
+    ),
+    Option(
+        "rail_host_offset", "int", 10, "Node 1 gets the address offset + 1 of each rail's subnet.", low=0, high=65534
+    ),
+    Option("rail_gateways", "bool", False, "Rails reach each other through the first address of each subnet."),
+    Option("mtu", "int", 9000, "MTU of the rails.", low=1280, high=9978, unit="bytes"),
+    Option("roce_profile", "str", "lossless", "Quality of service of RoCE.", choices=("lossless", "lossy", "none")),
+    Option("roce_dscp", "int", 26, "DSCP of RoCE data.", low=0, high=63),
+    Option("roce_cnp_dscp", "int", 48, "DSCP of congestion notifications.", low=0, high=63),
+    Option(
+        "roce_pfc_priorities",
+        "list",
+        [],
+        "Lossless priorities, where they must differ from the DSCP's.",
+        elements="int",
+    ),
+    Option("cable_length_m", "int", None, "Cable length for PFC headroom.", low=1, high=1000, unit="metres"),
+    Option(
+        "fabric_lb",
+        "str",
+        "auto",
+        "How the fabric spreads load; auto leaves NCCL's defaults.",
+        choices=("auto", "ecmp", "adaptive"),
+    ),
+    Option("nccl_env", "dict", {}, "NCCL variables for /etc/nccl.conf; null removes one."),
+    Option("sysctl", "dict", {}, "Kernel parameters over the planned set; null removes one."),
+    Option(
+        "services_memlock",
+        "list",
+        ["sshd", "slurmd", "containerd", "docker", "kubelet"],
+        "Services that get the limits where they exist.",
+        form="word",
+    ),
+    Option("nofile", "int", 1048576, "Open files allowed to logins and services.", low=1024, high=1073741816),
+    Option("rdma_stack", "str", "inbox", "Source of the RDMA drivers.", choices=("inbox", "doca")),
+    Option("ofed_version", "str", "", "DOCA version where rdma_stack is doca.", form="version", empty_ok=True),
+    Option("driver_version", "str", "580.95.05", "NVIDIA driver.", form="version"),
+    Option("driver_flavour", "str", "auto", "Kernel modules; auto: by GPU.", choices=("auto", "open", "proprietary")),
+    Option("cuda_version", "str", "13.0", "CUDA toolkit.", form="version"),
+    Option("nccl_version", "str", "2.28.3", "NCCL library.", form="version"),
+    Option("repository", "dict", {}, "Package repository of driver, CUDA and NCCL; NVIDIA's where empty."),
+    Option("ofed_repository", "dict", {}, "Package repository of DOCA."),
+    Option("firewall", "str", "nftables", "Host firewall.", choices=("nftables", "none")),
+    Option("admin_networks", "list", [], "Networks from which administration is allowed.", form="cidr"),
+    Option(
+        "allow_tcp", "list", [22], "TCP ports open to the administration networks.", elements="int", low=1, high=65535
+    ),
+    Option("thresholds", "dict", {}, "Overrides of derived thresholds."),
+    Option(
+        "report_dir", "str", "{{ inventory_dir }}/../../reports", "Where reports go, on the controller.", form="path"
+    ),
+)
+BY_NAME = {option.variable: option for option in OPTIONS}
+
+
+def defaults() -> Intent:
+    return {option.variable: copy.deepcopy(option.default) for option in OPTIONS}
+
+
+def resolve(variables: t.Mapping[str, t.Any]) -> tuple[Intent, list[Problem]]:
+    """One host's intent and everything that is wrong with it. Other variables than gpu_fabric_* are not looked at."""
+    intent, problems = defaults(), []
+    for variable in sorted(v for v in variables if isinstance(v, str) and v.startswith(PREFIX)):
+        if variable in RESERVED:
+            continue
+        option = BY_NAME.get(variable)
+        if option is None:
+            problems.append(_unknown(variable))
+            continue
+        value = variables[variable]
+        if value is None:
+            continue
+        fitted, reason = _fit(option, value)
+        if reason:
+            problems.append(Problem(variable, reason, option.allowed))
+        else:
+            intent[variable] = fitted
+    problems += _contradictions(intent)
+    return intent, problems
+
+
+def _unknown(variable: str) -> Problem:
+    near = difflib.get_close_matches(variable, BY_NAME, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return Problem(variable, f"no such variable{hint}", "the variables in roles/preflight/README.md")
+
+
+def _fit(option: Option, value: t.Any) -> tuple[t.Any, str]:
+    """The value in its exact type, or why it does not fit."""
+    shown = f"{value!r} is not allowed"
+    if option.kind == "bool":
+        if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
+            value = value.lower() in ("true", "yes", "on")
+        return (value, "") if isinstance(value, bool) else (None, shown)
+    if option.kind == "int":
+        number = _integer(value)
+        if number is None or (option.low is not None and not option.low <= number <= t.cast(int, option.high)):
+            return None, shown
+        return number, ""
+    if option.kind == "str":
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and option.form == "version":
+            return None, f"{value!r} is a number; write it in quotes, or YAML drops its zeros"
+        if not isinstance(value, str):
+            return None, shown
+        value = value.strip()
+        if option.choices:
+            return (str(value), "") if value in option.choices else (None, shown)
+        if not value and option.empty_ok:
+            return "", ""
+        return (str(value), "") if not option.form or _FORMS[option.form][0](value) else (None, shown)
+    if option.kind == "list":
+        return _fit_list(option, value)
+    return (dict(value), "") if isinstance(value, t.Mapping) else (None, shown)
+
+
+def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, str]:
+    if not isinstance(value, (list, tuple)):
+        return None, f"{value!r} is not a list"
+    if option.elements == "int":
+        numbers = [_integer(item) for item in value]
+        low, high = (0, 7) if option.low is None else (option.low, t.cast(int, option.high))
+        bad = [item for item, number in zip(value, numbers) if number is None or not low <= number <= high]
+        return (None, f"{bad[0]!r} is not a number from {low} to {high}") if bad else (numbers, "")
+    bad = [item for item in value if not isinstance(item, str) or not _FORMS[option.form][0](item)]
+    return (None, f"item {bad[0]!r} is not allowed") if bad else ([str(item).strip() for item in value], "")
+
+
+def _integer(value: t.Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def _contradictions(intent: Intent) -> list[Problem]:
+    """What each value allows but their combination does not."""
+    return [
+        *_pool_fits(intent),
+        *_subnets_apart(intent),
+        *_qos_agrees(intent),
+        *_mappings(intent),
+        *_roles_apart(intent),
+    ]
+
+
+def _pool_fits(intent: Intent) -> list[Problem]:
+    problems = []
+    for family in ("ipv4", "ipv6"):
+        pool, prefix = intent[f"gpu_fabric_rail_{family}"], intent[f"gpu_fabric_rail_{family}_prefix"]
+        if pool and prefix < ipaddress.ip_network(pool).prefixlen:
+            problems.append(
+                Problem(
+                    f"gpu_fabric_rail_{family}_prefix",
+                    f"/{prefix} is larger than the pool {pool}",
+                    f"a prefix length not shorter than the pool's (gpu_fabric_rail_{family})",
+                )
+            )
+    if intent["gpu_fabric_rail_mode"] == "routed_31" and not intent["gpu_fabric_rail_ipv4"]:
+        problems.append(
+            Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", "routed_31 with gpu_fabric_rail_ipv4 set")
+        )
+    return problems
+
+
+def _subnets_apart(intent: Intent) -> list[Problem]:
+    nets = [ipaddress.ip_network(item) for item in intent["gpu_fabric_rail_subnets"]]
+    problems = []
+    # sorted neighbours suffice: two networks overlap only if one contains the next in order
+    for version in (4, 6):
+        ordered = sorted((n for n in nets if n.version == version), key=lambda n: (int(n.network_address), n.prefixlen))
+        for one, other in zip(ordered, ordered[1:]):
+            if one.overlaps(other):
+                problems.append(
+                    Problem("gpu_fabric_rail_subnets", f"{one} and {other} overlap", "subnets that do not overlap")
+                )
+    admin = [ipaddress.ip_network(item) for item in intent["gpu_fabric_admin_networks"]]
+    pools = nets or [
+        ipaddress.ip_network(intent[v]) for v in ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6") if intent[v]
+    ]
+    for net in admin:
+        for pool in pools:
+            # an administration network that covers everything is a wish to be reachable, not an addressing plan
+            if net.version == pool.version and net.prefixlen and pool.overlaps(net) and not pool.subnet_of(net):
+                problems.append(
+                    Problem(
+                        "gpu_fabric_admin_networks",
+                        f"{net} lies within the rails' {pool}",
+                        "networks outside the rails",
+                    )
+                )
+    return problems
+
+
+def _qos_agrees(intent: Intent) -> list[Problem]:
+    if intent["gpu_fabric_roce_profile"] == "none":
+        return []
+    data, cnp = intent["gpu_fabric_roce_dscp"], intent["gpu_fabric_roce_cnp_dscp"]
+    pfc, problems = intent["gpu_fabric_roce_pfc_priorities"], []
+    if data >> 3 == cnp >> 3:
+        problems.append(
+            Problem(
+                "gpu_fabric_roce_cnp_dscp",
+                f"DSCP {cnp} has priority {cnp >> 3}, the same as data (gpu_fabric_roce_dscp: {data})",
+                "a DSCP with another priority (DSCP / 8), so that congestion notifications do not queue behind data",
+            )
+        )
+    if pfc and intent["gpu_fabric_roce_profile"] == "lossy":
+        problems.append(
+            Problem("gpu_fabric_roce_pfc_priorities", f"{pfc} with gpu_fabric_roce_profile: lossy", "[] with lossy")
+        )
+    elif pfc and (data >> 3 not in pfc or cnp >> 3 in pfc or len(pfc) > 2):
+        problems.append(
+            Problem(
+                "gpu_fabric_roce_pfc_priorities",
+                f"{pfc} with data on priority {data >> 3} and notifications on priority {cnp >> 3}",
+                f"one or two priorities that include {data >> 3} and not {cnp >> 3}",
+            )
+        )
+    if intent["gpu_fabric_fabric"] in ("auto", "roce") and intent["gpu_fabric_mtu"] < 4192:
+        problems += _small_mtu(intent)
+    return problems
+
+
+def _small_mtu(intent: Intent) -> list[Problem]:
+    """RoCE below 4096 works; only an explicit RoCE fabric with a jumbo-less MTU is a contradiction worth refusing."""
+    if intent["gpu_fabric_fabric"] != "roce" or intent["gpu_fabric_mtu"] >= 1500:
+        return []
+    return [Problem("gpu_fabric_mtu", f"{intent['gpu_fabric_mtu']} bytes with RoCE", "at least 1500 bytes with RoCE")]
+
+
+def _mappings(intent: Intent) -> list[Problem]:
+    problems = []
+    for name, value in intent["gpu_fabric_nccl_env"].items():
+        if not isinstance(name, str) or not _ENV_NAME.match(name):
+            problems.append(
+                Problem("gpu_fabric_nccl_env", f"{name!r} is not a variable's name", "names such as NCCL_IB_TC")
+            )
+        elif value is not None and not isinstance(value, (str, int)):
+            problems.append(Problem("gpu_fabric_nccl_env", f"{name} is {value!r}", "texts, numbers and null as values"))
+    for name, value in intent["gpu_fabric_sysctl"].items():
+        if not isinstance(name, str) or "." not in name.replace("/", ".") or any(c.isspace() for c in name):
+            problems.append(
+                Problem("gpu_fabric_sysctl", f"{name!r} is not a kernel parameter", "names such as vm.swappiness")
+            )
+        elif value is not None and not isinstance(value, (str, int)):
+            problems.append(Problem("gpu_fabric_sysctl", f"{name} is {value!r}", "texts, numbers and null as values"))
+    return problems
+
+
+def _roles_apart(intent: Intent) -> list[Problem]:
+    seen: dict[str, str] = {}
+    problems = []
+    for role in ("compute", "storage", "management", "exclude"):
+        variable = f"gpu_fabric_{role}_devices"
+        for item in intent[variable]:
+            key = item.lower()
+            if seen.setdefault(key, variable) != variable:
+                problems.append(Problem(variable, f"{item} is also in {seen[key]}", "each device in one list only"))
+    return problems

@@ -1,0 +1,162 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rails: which HCA serves which GPU, numbered so that rail *i* means the same on every host.
+
+Numbers come from the order of the GPUs and the PCI tree, never from device names: ``mlx5_9`` may sit before ``mlx5_0``.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification, nominal_rate
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Gpu, Hca, Machine, Port, pci_key
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
+
+
+@dataclass
+class Rail:
+    rail: int
+    hca: Hca
+    port: Port | None
+    netdev: str
+    gpus: list[Gpu]
+    distance: str | None
+    rate_gbps: float | None
+    nominal_gbps: float | None
+    link_layer: str
+
+    @property
+    def slot(self) -> tuple[str, int]:
+        """Where the rail is, independent of names."""
+        return (self.hca.pci, self.port.number if self.port else 1)
+
+
+def lay(machine: Machine, found: Classification, affinity: Affinity) -> list[Rail]:
+    """The host's rails in order. Without known affinity they are numbered by PCI path and paired with no GPU."""
+    ends = found.compute_ports
+    if not ends:
+        return []
+    if len(machine.gpus) == 1:
+        owner = dict.fromkeys(range(len(ends)), 0)
+    elif found.affinity_known:
+        owner = _pair(machine, [hca for hca, _ in ends], affinity)
+    else:
+        owner = {}
+    order = sorted(range(len(ends)), key=lambda n: _order(machine, ends[n], owner.get(n)))
+    numbers = _numbers(order, owner, len(machine.gpus))
+    served = _served(machine, ends, owner, affinity)
+    rails = []
+    for n in order:
+        hca, port = ends[n]
+        gpus = served.get(n, [])
+        path = affinity.path(gpus[0].pci, hca) if gpus else None
+        rails.append(
+            Rail(
+                rail=numbers[n],
+                hca=hca,
+                port=port,
+                netdev=machine.netdev_of(hca, port),
+                gpus=gpus,
+                distance=path.distance if path else None,
+                rate_gbps=port.rate_gbps if port else None,
+                nominal_gbps=nominal_rate(machine, hca),
+                link_layer=(port.link_layer if port else "") or found.link_layer,
+            )
+        )
+    return rails
+
+
+def _pair(machine: Machine, hcas: list[Hca], affinity: Affinity) -> dict[int, int]:
+    """{end: GPU position}: nearest pairs first, each GPU its share; a GPU never takes what is nearer to another."""
+    share = max(1, -(-len(hcas) // len(machine.gpus)))
+    pairs = []
+    for n, hca in enumerate(hcas):
+        for position, gpu in enumerate(machine.gpus):
+            path = affinity.path(gpu.pci, hca)
+            if path:
+                pairs.append((path.rank, position, pci_key(hca.pci), n))
+    owner: dict[int, int] = {}
+    taken: collections.Counter[int] = collections.Counter()
+    nearest = {}
+    for rank, _, _, n in pairs:
+        nearest[n] = min(rank, nearest.get(n, rank))
+    # Equal pairs go one NIC per GPU first (by round), so that two NICs and two GPUs under a switch do not pair up twice.
+    for limit in range(1, share + 1):
+        for rank, position, _, n in sorted(pairs):
+            if n not in owner and taken[position] < limit and rank[0] == nearest[n][0]:
+                owner[n] = position
+                taken[position] += 1
+    return owner
+
+
+def _order(machine: Machine, end: tuple[Hca, Port | None], owner: int | None) -> tuple[t.Any, ...]:
+    hca, port = end
+    # An end without a GPU takes its place on the bus among the GPUs' addresses: the GPU it served may be gone.
+    anchor = pci_key(machine.gpus[owner].pci) if owner is not None else pci_key(hca.pci)
+    return (anchor, pci_key(hca.pci), port.number if port else 1, hca.name)
+
+
+def _numbers(order: list[int], owner: dict[int, int], gpus: int) -> dict[int, int]:
+    """Rail numbers. Where one of a GPU's NICs is missing its number stays free instead of moving the others."""
+    count = len(order)
+    shares = collections.Counter(owner.values())
+    share = max(shares.values(), default=0)
+    gaps = gpus and share and count < gpus * share and gpus % count != 0 and len(owner) == count
+    if not gaps:
+        return {n: rail for rail, n in enumerate(order)}
+    numbers, used = {}, collections.Counter()
+    for n in order:
+        numbers[n] = owner[n] * share + used[owner[n]]
+        used[owner[n]] += 1
+    return numbers
+
+
+def _served(
+    machine: Machine, ends: list[tuple[Hca, Port | None]], owner: dict[int, int], affinity: Affinity
+) -> dict[int, list[Gpu]]:
+    """GPUs that use each end: its own first, then those that have no nearer one."""
+    served: dict[int, list[Gpu]] = {n: [machine.gpus[position]] for n, position in owner.items()}
+    if not owner:
+        return served
+    owned = set(owner.values())
+    load = collections.Counter(dict.fromkeys(owner, 1))
+    for position, gpu in enumerate(machine.gpus):
+        if position in owned:
+            continue
+        best = None
+        for n in owner:
+            path = affinity.path(gpu.pci, ends[n][0])
+            if path and (best is None or (path.rank[0], load[n], n) < best):
+                best = (path.rank[0], load[n], n)
+        if best:
+            load[best[2]] += 1
+            served[best[2]].append(gpu)
+    return served
+
+
+def align(rails_by_host: dict[str, list[Rail]], product_of: dict[str, str]) -> None:
+    """Number a host's rails as its like do, by PCI path, where it has lost some of them.
+
+    Alone, such a host cannot tell which of its rails is missing; the rest of the rack can.
+    """
+    layouts: dict[str, collections.Counter[tuple[tuple[tuple[str, int], int], ...]]] = {}
+    for host, rails in rails_by_host.items():
+        if rails and product_of.get(host) and all(rail.hca.pci for rail in rails):
+            layout = tuple((rail.slot, rail.rail) for rail in rails)
+            layouts.setdefault(product_of[host], collections.Counter())[layout] += 1
+    usual = {}
+    for product, counted in layouts.items():
+        (layout, count), *others = counted.most_common(2)
+        if count > 1 and (not others or others[0][1] < count):
+            usual[product] = dict(layout)
+    for host, rails in rails_by_host.items():
+        layout = usual.get(product_of.get(host, ""))
+        if layout and len(rails) < len(layout) and all(rail.slot in layout for rail in rails):
+            for rail in rails:
+                rail.rail = layout[rail.slot]
+            rails.sort(key=lambda rail: rail.rail)
