@@ -24,6 +24,8 @@ _DRIVER_PACKAGE = re.compile(
 )
 
 _DIGITS = re.compile(r"(\d+)")
+# Any machine has more functions than this; an excerpt of lspci has fewer.
+_COMPLETE_PCI = 8
 # Written by a run of the collection; proof that the layer was configured once on this host.
 MARKERS: dict[str, tuple[str, ...]] = {
     "rdma": ("/etc/sysctl.d/90-gpu-fabric.conf", "/var/lib/gpu_fabric/links.json", "/var/lib/gpu_fabric/qos.json"),
@@ -158,6 +160,11 @@ class HostView:
     def configured(self, layer: str) -> bool:
         """Whether a run of the collection configured *layer* here before."""
         return any(self.files.get(path) is not None for path in MARKERS[layer])
+
+    @property
+    def pci_is_complete(self) -> bool:
+        """Whether what is not among the PCI functions is not in the machine: a recording may hold a few lines only."""
+        return not self.recorded_only or len(self.section("pci")) >= _COMPLETE_PCI
 
     @functools.cached_property
     def gpus(self) -> list[dict[str, t.Any]]:

@@ -124,8 +124,8 @@ _APPLICATION_XIDS = frozenset({13, 31, 43, 45, 63, 66, 68, 69, 94, 154})
 def no_gpu(host: HostView) -> t.Iterator[Finding]:
     if "gpus" not in host.facts or host.gpus or not host.want("require_hardware", True):
         return
-    if host.recorded_only and not host.section("pci"):
-        return  # nothing of PCI was recorded: not known is not absent
+    if not host.pci_is_complete:
+        return  # not recorded is not absent
     yield GPU_NONE.on(
         host,
         f"{host.name}: 0 GPUs (PCI vendor 10de, class 0300 or 0302) found, at least 1 wanted",

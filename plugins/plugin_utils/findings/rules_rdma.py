@@ -177,7 +177,7 @@ def no_adapter(host: HostView) -> t.Iterator[Finding]:
             device=cards[0],
             evidence=lines_with(host, r"mlx5_core|mlx5_ib")[:6],
         )
-    elif host.want("require_hardware", True) and (functions or not host.recorded_only):
+    elif host.want("require_hardware", True) and host.pci_is_complete:
         yield HCA_NONE.on(
             host,
             f"{host.name}: 0 RDMA adapters (HCA) found, at least 1 wanted",

@@ -109,7 +109,7 @@ def replace_somewhere(draw, node, depth):
 @given(data=st.data())
 def test_no_facts_whatever_make_the_engine_raise(data):
     """One value anywhere in the facts or the plan is replaced by junk; the engine always answers with findings."""
-    from tests.unit.plugins.plugin_utils.findings.conftest import Rack
+    from tests.unit.plugins.plugin_utils.findings.conftest import Rack  # not at the top: pytest loads it first
 
     rack = Rack(["gpu-01", "gpu-02"])
     node = data.draw(st.sampled_from([rack.facts["gpu-02"], rack.plan]))

@@ -1,0 +1,172 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+import json
+import typing as t
+from pathlib import Path
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import BundleSource
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import verdict
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.bundle_intent import Recorded, translate
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import evaluate
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError, lines
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.plan import plan_rack
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.build import build
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.page import render_html
+
+display = Display()
+
+# An earlier recording of the same rack; it is compared, not diagnosed.
+EARLIER = "before"
+TEXT_LIMIT = 4 * 1024 * 1024
+PHASES = ("preflight", "configure", "verify", "diagnose")
+
+
+def read_text(path: Path) -> str | None:
+    """The text of a recorded file; undecodable bytes are replaced, line ends are made alike."""
+    if not path.is_file() or path.stat().st_size > TEXT_LIMIT:
+        return None
+    return path.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+
+
+def host_directories(bundle: Path) -> dict[str, Path]:
+    return {entry.name: entry for entry in sorted(bundle.iterdir()) if entry.is_dir() and entry.name != EARLIER}
+
+
+def host_facts(directory: Path) -> dict[str, t.Any]:
+    """Facts of one recorded host, with the texts that no section of the facts reads."""
+    facts = gather(BundleSource(str(directory)))
+    recorded = {}
+    for entry in sorted(directory.iterdir()):
+        text = read_text(entry)
+        if text is not None:
+            recorded[entry.stem] = text
+    return {**facts, "recorded": recorded}
+
+
+def read_yaml(path: Path) -> t.Any:
+    text = read_text(path)
+    if text is None:
+        return None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        display.warning(f"{path.name} of the bundle is not YAML and was left out: {' '.join(str(error).split())}")
+        return None
+
+
+def read_inventory(path: Path) -> dict[str, t.Any]:
+    """Groups with their hosts, and each host's variables."""
+    if not path.is_file():
+        return {}
+    manager = InventoryManager(loader=DataLoader(), sources=[str(path)])
+    groups = {name: [host.name for host in group.get_hosts()] for name, group in manager.groups.items()}
+    return {
+        "groups": {name: hosts for name, hosts in groups.items() if name not in ("all", "ungrouped") or hosts},
+        "hosts": {
+            host.name: {key: value for key, value in host.get_vars().items() if not key.startswith("inventory_")}
+            for host in manager.get_hosts()
+        },
+    }
+
+
+def rack_outputs(bundle: Path) -> dict[str, t.Any]:
+    """What was recorded for the rack as a whole: texts by file name, variables, inventory, plays."""
+    outputs: dict[str, t.Any] = {}
+    for entry in sorted(bundle.iterdir()):
+        text = read_text(entry)
+        if text is not None:
+            outputs[entry.name] = text
+    variables = read_yaml(bundle / "vars.yml")
+    outputs["vars"] = variables if isinstance(variables, dict) else {}
+    outputs["inventory"] = read_inventory(bundle / "inventory.ini")
+    plays = read_yaml(bundle / "site.yml")
+    outputs["plays"] = [play for play in plays if isinstance(play, dict)] if isinstance(plays, list) else []
+    return outputs
+
+
+def plan_of(
+    facts: dict[str, t.Any], recorded: dict[str, Recorded], inventory: dict[str, t.Any]
+) -> tuple[dict[str, t.Any] | None, list[str]]:
+    """The plan, or why there is none."""
+    if not facts:
+        return None, []
+    connection = {
+        name: {"address": str(variables.get("ansible_host", name))}
+        for name, variables in inventory.get("hosts", {}).items()
+        if name in facts or not inventory.get("groups")
+    }
+    try:
+        return plan_rack({name: recorded[name].planned for name in facts}, facts, connection), []
+    except IntentError as error:
+        return None, lines(error.problems)
+
+
+def diagnose(bundle: Path) -> dict[str, t.Any]:
+    """Facts, plan and findings of a bundle: ``{"facts", "plan", "findings"}``."""
+    facts = {name: host_facts(directory) for name, directory in host_directories(bundle).items()}
+    outputs = rack_outputs(bundle)
+    inventory = outputs["inventory"]
+    shared = translate(outputs["vars"])
+    recorded = {name: translate({**outputs["vars"], **inventory.get("hosts", {}).get(name, {})}) for name in facts}
+    plan, refused = plan_of(facts, recorded, inventory)
+    outputs.update(said=shared.said, misspelt=shared.misspelt, refused=refused)
+    earlier = bundle / EARLIER
+    if earlier.is_dir():
+        outputs[EARLIER] = {
+            "outputs": rack_outputs(earlier),
+            "facts": {name: host_facts(directory) for name, directory in host_directories(earlier).items()},
+        }
+    findings = evaluate(facts, plan, {name: recorded[name].said for name in facts}, outputs)
+    return {"facts": facts, "plan": plan or {}, "findings": findings}
+
+
+class ActionModule(ActionBase):
+    """Documented in plugins/modules/bundle_diagnose.py. Runs on the controller and touches no host."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        result = super().run(tmp, task_vars)
+        _valid, args = self.validate_argument_spec(
+            argument_spec={
+                "bundle": {"type": "path", "required": True},
+                "report_dir": {"type": "path", "required": True},
+            }
+        )
+        bundle, report_dir = Path(args["bundle"]), Path(args["report_dir"])
+        if not bundle.is_dir():
+            raise AnsibleActionFail(f"{bundle}: no such folder; gpu_fabric_bundle names the folder of a support bundle")
+        found = diagnose(bundle)
+        created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        report = build(found["facts"], found["plan"], found["findings"], created=created, title=f"Bundle {bundle.name}")
+        paths = {"json": report_dir / "report.json", "html": report_dir / "report.html"}
+        if not self._task.check_mode:
+            report_dir.mkdir(parents=True, exist_ok=True)
+            paths["json"].write_text(json.dumps(report, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
+            paths["html"].write_text(render_html(report), encoding="utf-8")
+        judged = verdict.judge(found["findings"], PHASES, ())
+        for finding in judged.warnings:
+            display.warning(verdict.sentence(finding))
+        result.update(
+            changed=not self._task.check_mode,
+            findings=found["findings"],
+            report_json=str(paths["json"]),
+            report_html=str(paths["html"]),
+        )
+        if judged.stops:
+            result.update(failed=True, msg=f"{verdict.message(judged.stops, unchanged=False)}\nReport: {paths['html']}")
+        return result

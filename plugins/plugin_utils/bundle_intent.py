@@ -1,0 +1,77 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The intent that a bundle recorded, in this collection's words. Pure.
+
+A bundle comes from whatever configured the rack, so its ``vars.yml`` may use the names of other roles. Those that mean
+the same as one of ours are translated; a name that is nearly one of either kind is a misspelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import BY_NAME
+
+# Names other roles use → ours. A branch is turned into a version further down.
+ALIASES: dict[str, str] = {
+    "nccl_env": "gpu_fabric_nccl_env",
+    "nccl_version": "gpu_fabric_nccl_version",
+    "cuda_version": "gpu_fabric_cuda_version",
+    "cuda_toolkit_version": "gpu_fabric_cuda_version",
+    "gpu_driver_version": "gpu_fabric_driver_version",
+    "nvidia_driver_version": "gpu_fabric_driver_version",
+    "gpu_driver_branch": "gpu_fabric_driver_version",
+    "nvidia_driver_branch": "gpu_fabric_driver_version",
+    "gpu_kernel_module_flavour": "gpu_fabric_driver_flavour",
+    "gpu_kernel_module_flavor": "gpu_fabric_driver_flavour",
+    "nvidia_kernel_module_flavour": "gpu_fabric_driver_flavour",
+    "roce_dscp": "gpu_fabric_roce_dscp",
+    "rdma_stack": "gpu_fabric_rdma_stack",
+    "sysctl": "gpu_fabric_sysctl",
+}
+# Known, without a counterpart that a plan would need; rules read them under their gpu_fabric_ name.
+FOREIGN = frozenset({"cuda_keyring_version", "gpu_driver_source", "gpu_driver_packaging"})
+_RULE_NAMES = {
+    "gpu_driver_packaging": "gpu_fabric_driver_packaging",
+    "cuda_keyring_version": "gpu_fabric_cuda_keyring_version",
+}
+_VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
+
+
+class Recorded(t.NamedTuple):
+    """*planned*: what the planner can take; *said*: everything, under our names, as written."""
+
+    planned: dict[str, t.Any]
+    said: dict[str, t.Any]
+    misspelt: dict[str, str]
+
+
+def translate(variables: t.Mapping[str, t.Any]) -> Recorded:
+    planned: dict[str, t.Any] = {}
+    said: dict[str, t.Any] = {}
+    misspelt: dict[str, str] = {}
+    known = [*BY_NAME, *ALIASES, *FOREIGN]
+    for name, value in variables.items():
+        ours = name if name in BY_NAME else ALIASES.get(name)
+        if ours is None:
+            if name in _RULE_NAMES:
+                said[_RULE_NAMES[name]] = value
+            near = [] if name in known else difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
+            if near or (str(name).startswith("gpu_fabric_") and name not in known):
+                misspelt[str(name)] = near[0] if near else ""
+            continue
+        said[ours] = value
+        if BY_NAME[ours].form == "version":
+            # A branch says too little for a package set; rules judge it as it stands.
+            if _VERSION.match(str(value)):
+                planned[ours] = str(value)
+        else:
+            planned[ours] = value
+    return Recorded(planned, said, misspelt)
+
+
+__all__ = ("ALIASES", "FOREIGN", "Recorded", "translate")
