@@ -56,7 +56,9 @@ class Output(NamedTuple):
     @property
     def text(self) -> str:
         """Both streams, for tools that say why on either."""
-        return "\n".join(stream.rstrip("\n") for stream in (self.stdout, self.stderr) if stream)
+        # The last newline stays: a text without one was cut off.
+        gap = "\n" if self.stdout and self.stderr and not self.stdout.endswith("\n") else ""
+        return f"{self.stdout}{gap}{self.stderr}"
 
 
 class Source:

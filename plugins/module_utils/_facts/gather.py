@@ -22,6 +22,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import 
     netdevs,
     packages,
     pci,
+    pci_lspci,
     rdma,
     rdma_tools,
     routes,
@@ -54,6 +55,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     )
     run.section("host", lambda: host.collect(source))
     run.section("pci", lambda: pci.collect(source))
+    run.section("pci", lambda: pci_lspci.merge(run.tools, facts.get("pci", {})))
     run.section("rdma_devices", lambda: rdma.collect(source))
     run.section("netdevs", lambda: netdevs.collect(source))
     run.merge("rdma_devices", lambda: _merge_rdma(run))

@@ -17,9 +17,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import 
 __all__ = ["collect", "nvswitches", "processes", "smi"]
 
 #: The first that answers wins; a recording may hold several, each telling a part.
-_QUERIES = ("nvidia_smi_xml", "nvidia_smi_q", "nvidia_smi_csv")
+_QUERIES = ("nvidia_smi_xml", "nvidia_smi_q", "nvidia_smi_csv", "nvidia_smi_list", "nvidia_smi")
 #: Kept out of the facts: text for people, not values for rules.
-_VERBOSE = ("extra", "not_available", "processes", "mig_devices")
+_VERBOSE = ("extra", "not_available", "processes", "mig_devices", "unreadable", "name_truncated")
 
 
 def smi(tools: Tools) -> list[dict[str, Any]]:
@@ -39,20 +39,27 @@ def collect(tools: Tools, pci: dict[str, Any]) -> list[dict[str, Any]]:
             if device.get("name"):
                 found[bdf]["pci_name"] = device["name"]
     for value in smi(tools):
-        for index, gpu in enumerate(value["gpus"]):
+        for position, gpu in enumerate(value["gpus"]):
             known = {key: told for key, told in gpu.items() if key not in _VERBOSE}
-            bdf = known.get("pci")
-            if bdf is None:
-                # A recording cut down to one section: values of a GPU without its address.
-                if not found and known:
-                    unplaced.append(known)
-                continue
-            entry = found.setdefault(bdf, {"pci": bdf})
+            # nvidia-smi -q lists in the order of its indices and does not print them.
+            known.setdefault("index", position)
+            if gpu.get("name_truncated"):
+                known.pop("name", None)
+            entry = _entry(found, unplaced, known)
             for key, told in known.items():
                 entry.setdefault(key, told)
-            # nvidia-smi -q lists in the order of its indices and does not print them.
-            entry.setdefault("index", index)
     return [found[bdf] for bdf in sorted(found, key=pci_sort_key)] + unplaced
+
+
+def _entry(found: dict[str, dict[str, Any]], unplaced: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, Any]:
+    """Where the values of a GPU belong; an answer without addresses (`-L`, a section cut out) goes by its index."""
+    if "pci" in known:
+        return found.setdefault(known["pci"], {"pci": known["pci"]})
+    for entry in (*found.values(), *unplaced):
+        if entry.get("index") == known["index"]:
+            return entry
+    unplaced.append({})
+    return unplaced[-1]
 
 
 def nvswitches(pci: dict[str, Any]) -> list[dict[str, Any]]:

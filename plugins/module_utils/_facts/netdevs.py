@@ -43,7 +43,7 @@ def collect(source: Source) -> dict[str, Any]:
     for name in source.listdir("/proc/net/bonding"):
         if name not in found:
             found[name] = {"kind": "bond", "bond": _bond(source, name)}
-    for name, netdev in found.items():
+    for name, netdev in list(found.items()):
         if netdev.get("kind") == "bond":
             for member in (netdev.get("bond") or {}).get("members", []):
                 found.setdefault(member, {}).setdefault("master", name)

@@ -23,7 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import 
     text,
 )
 
-__all__ = ["NVIDIA", "collect", "is_gpu", "is_nvswitch"]
+__all__ = ["MELLANOX", "NVIDIA", "collect", "is_gpu", "is_network", "is_nvswitch"]
 
 NVIDIA = "10de"
 MELLANOX = "15b3"
@@ -41,7 +41,7 @@ def is_nvswitch(device: dict[str, Any]) -> bool:
     return device.get("vendor") == NVIDIA and device.get("class", "")[:4] == "0680"
 
 
-def _is_network(device: dict[str, Any]) -> bool:
+def is_network(device: dict[str, Any]) -> bool:
     return device.get("class", "")[:2] == "02"
 
 
@@ -50,7 +50,7 @@ def collect(source: Source) -> dict[str, Any]:
     devices: dict[str, dict[str, Any]] = {}
     for bdf, at in places.items():
         identity = _identity(source, at)
-        if is_gpu(identity) or is_nvswitch(identity) or _is_network(identity):
+        if is_gpu(identity) or is_nvswitch(identity) or is_network(identity):
             devices[bdf] = identity
     for bdf in list(devices):
         for bridge in places[bdf].upstream:
@@ -123,7 +123,7 @@ def _details(source: Source, at: Place, device: dict[str, Any]) -> dict[str, Any
     if acs is not None and (acs["capable"] or device.get("class", "").startswith("0604")):
         found["acs"] = acs
     found.update(registers)
-    if device.get("vendor") == MELLANOX and _is_network(device) and found["physfn"] is None:
+    if device.get("vendor") == MELLANOX and is_network(device) and found["physfn"] is None:
         product = vpd.decode(source.read_bytes(f"{here}/vpd", vpd.LIMIT) or b"")
         if product:
             found["vpd"] = product

@@ -23,6 +23,7 @@ _MAPPED = re.compile(r"^(?:0{4}:){5}f{4}:([0-9a-f]{4}):([0-9a-f]{4})$", re.IGNOR
 _PKEY = re.compile(r"^0x([0-9a-f]{4})$")
 _GID_TYPES = {"IB/RoCE v1": "RoCE v1", "RoCE v1": "RoCE v1", "RoCE v2": "RoCE v2", "IB": "IB"}
 _TRANSPORTS = {1: "infiniband", 2: "infiniband", 3: "infiniband", 4: "iwarp", 5: "usnic", 6: "usnic", 7: "unspecified"}
+_SUBFUNCTION = re.compile(r"/mlx5_core\.sf\.\d+(?:/|$)")
 _ARPHRD_INFINIBAND = 32
 #: GRH, UDP, BTH, atomic header and checksums that a RoCE packet adds, as the kernel counts them.
 _ROCE_HEADROOM = 96
@@ -61,6 +62,8 @@ def _device(source: Source, name: str) -> dict[str, Any]:
         driver = link_name(source, f"{at.directory}/driver")
         if driver is not None:
             found["driver"] = driver
+        if _SUBFUNCTION.search(where or ""):
+            found["subfunction"] = True
     # Soft-RoCE and soft-iWARP live on a network interface, not on a card.
     parent = text(source, f"{base}/parent")
     found["software"] = at is None and (parent is not None or "/virtual/" in (where or ""))

@@ -14,8 +14,12 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import (
     ibdev2netdev,
     ibstat,
+    lspci,
+    nvidia_smi,
     nvidia_smi_csv,
+    nvidia_smi_list,
     nvidia_smi_q,
+    nvidia_smi_topo,
     nvidia_smi_xml,
     rdma_link,
     show_gids,
@@ -56,6 +60,9 @@ ANSWERS: dict[str, Answer] = {
     "nvidia_smi_csv": Answer(
         ("nvidia-smi", "--query-gpu=index", "--format=csv"), nvidia_smi_csv.parse, False, kept=False
     ),
+    "nvidia_smi": Answer(("nvidia-smi",), nvidia_smi.parse, False, kept=False),
+    "nvidia_smi_list": Answer(("nvidia-smi", "-L"), nvidia_smi_list.parse, False, kept=False),
+    "nvidia_smi_topo": Answer(("nvidia-smi", "topo", "-m"), nvidia_smi_topo.parse, True, _NVIDIA_SMI_S),
     "nvidia_smi_processes": Answer(
         ("nvidia-smi", "--query-compute-apps=pid,process_name,gpu_uuid,used_memory", "--format=csv"),
         nvidia_smi_csv.parse,
@@ -63,6 +70,9 @@ ANSWERS: dict[str, Answer] = {
         _NVIDIA_SMI_S,
         False,
     ),
+    "lspci_nn": Answer(("lspci", "-D", "-nn"), lspci.parse, kept=False),
+    "lspci_vvv": Answer(("lspci", "-vvv"), lspci.parse, False, kept=False),
+    "lspci": Answer(("lspci",), lspci.parse, False, kept=False),
     "ibstat": Answer(("ibstat",), ibstat.parse),
     "ibdev2netdev": Answer(("ibdev2netdev",), ibdev2netdev.parse),
     "ibdev2netdev_v": Answer(("ibdev2netdev", "-v"), ibdev2netdev.parse, False),
