@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
             head = (
                 f"{len(lines)} value{'s' if len(lines) != 1 else ''} of the intent cannot be used. Nothing was changed."
             )
-            return {"changed": False, "failed": True, "msg": "\n".join([head, *lines]), "problems": lines}
+            return {"changed": False, "failed": True, "msg": "\n".join([head, *lines])}
         resolved = {host: intents.resolve(variables[host])[0] for host in facts}
         plan["findings"] = evaluate(facts, plan, resolved)
         result: dict[str, t.Any] = {"changed": False, "plan": plan, "ansible_facts": {"gpu_fabric_plan": plan}}

@@ -56,9 +56,4 @@ plan:
   description: The plan, also as the fact C(gpu_fabric_plan). Its shape is that of docs/architecture.md.
   returned: success
   type: dict
-problems:
-  description: What is wrong with the intent, one line for each variable.
-  returned: when the intent cannot be used
-  type: list
-  elements: str
 """

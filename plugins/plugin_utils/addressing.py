@@ -131,7 +131,7 @@ class AddressPlan:
     def subnets(self) -> list[dict[str, t.Any]]:
         """plan.rack.subnets"""
         count = 1 if self.mode == "flat" and self.rails else self.rails
-        found = [{"rail": rail, "ipv4": None, "ipv6": None} for rail in range(count)]
+        found: list[dict[str, t.Any]] = [{"rail": rail, "ipv4": None, "ipv6": None} for rail in range(count)]
         for family in self.families:
             for entry, net in zip(found, family.subnets):
                 entry[f"ipv{family.version}"] = str(net)

@@ -17,27 +17,14 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, contradictions
+
 PREFIX = "gpu_fabric_"
 DISRUPTIONS = ("none", "linkflap", "reload", "fwreset", "reboot", "powercycle")
 _VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
-_ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
 _INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")
 # Names that playbooks and plugins set themselves; they are not intent.
 RESERVED = frozenset({"gpu_fabric_plan", "gpu_fabric_facts", "gpu_fabric_bundle", "gpu_fabric_findings"})
-
-Intent = dict[str, t.Any]
-
-
-class Problem(t.NamedTuple):
-    """One thing that is wrong with the intent."""
-
-    variable: str
-    message: str
-    allowed: str
-
-    def line(self, host: str = "") -> str:
-        where = f"{host}: " if host else ""
-        return f"{where}{self.variable}: {self.message}. Allowed: {self.allowed}."
 
 
 class IntentError(Exception):
@@ -237,14 +224,14 @@ def resolve(variables: t.Mapping[str, t.Any]) -> tuple[Intent, list[Problem]]:
             problems.append(Problem(variable, reason, option.allowed))
         else:
             intent[variable] = fitted
-    problems += _contradictions(intent)
+    problems += contradictions(intent)
     return intent, problems
 
 
 def _unknown(variable: str) -> Problem:
     near = difflib.get_close_matches(variable, BY_NAME, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return Problem(variable, f"no such variable{hint}", "the variables in roles/preflight/README.md")
+    hint = f"; the nearest is {near[0]}" if near else ""
+    return Problem(variable, f"no such variable{hint}", "the variables that roles/preflight/README.md lists")
 
 
 def _fit(option: Option, value: t.Any) -> tuple[t.Any, str]:
@@ -294,130 +281,3 @@ def _integer(value: t.Any) -> int | None:
         return int(value)
     except ValueError:
         return None
-
-
-def _contradictions(intent: Intent) -> list[Problem]:
-    """What each value allows but their combination does not."""
-    return [
-        *_pool_fits(intent),
-        *_subnets_apart(intent),
-        *_qos_agrees(intent),
-        *_mappings(intent),
-        *_roles_apart(intent),
-    ]
-
-
-def _pool_fits(intent: Intent) -> list[Problem]:
-    problems = []
-    for family in ("ipv4", "ipv6"):
-        pool, prefix = intent[f"gpu_fabric_rail_{family}"], intent[f"gpu_fabric_rail_{family}_prefix"]
-        if pool and prefix < ipaddress.ip_network(pool).prefixlen:
-            problems.append(
-                Problem(
-                    f"gpu_fabric_rail_{family}_prefix",
-                    f"/{prefix} is larger than the pool {pool}",
-                    f"a prefix length not shorter than the pool's (gpu_fabric_rail_{family})",
-                )
-            )
-    if intent["gpu_fabric_rail_mode"] == "routed_31" and not intent["gpu_fabric_rail_ipv4"]:
-        problems.append(
-            Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", "routed_31 with gpu_fabric_rail_ipv4 set")
-        )
-    return problems
-
-
-def _subnets_apart(intent: Intent) -> list[Problem]:
-    nets = [ipaddress.ip_network(item) for item in intent["gpu_fabric_rail_subnets"]]
-    problems = []
-    # sorted neighbours suffice: two networks overlap only if one contains the next in order
-    for version in (4, 6):
-        ordered = sorted((n for n in nets if n.version == version), key=lambda n: (int(n.network_address), n.prefixlen))
-        for one, other in zip(ordered, ordered[1:]):
-            if one.overlaps(other):
-                problems.append(
-                    Problem("gpu_fabric_rail_subnets", f"{one} and {other} overlap", "subnets that do not overlap")
-                )
-    admin = [ipaddress.ip_network(item) for item in intent["gpu_fabric_admin_networks"]]
-    pools = nets or [
-        ipaddress.ip_network(intent[v]) for v in ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6") if intent[v]
-    ]
-    for net in admin:
-        for pool in pools:
-            # an administration network that covers everything is a wish to be reachable, not an addressing plan
-            if net.version == pool.version and net.prefixlen and pool.overlaps(net) and not pool.subnet_of(net):
-                problems.append(
-                    Problem(
-                        "gpu_fabric_admin_networks",
-                        f"{net} lies within the rails' {pool}",
-                        "networks outside the rails",
-                    )
-                )
-    return problems
-
-
-def _qos_agrees(intent: Intent) -> list[Problem]:
-    if intent["gpu_fabric_roce_profile"] == "none":
-        return []
-    data, cnp = intent["gpu_fabric_roce_dscp"], intent["gpu_fabric_roce_cnp_dscp"]
-    pfc, problems = intent["gpu_fabric_roce_pfc_priorities"], []
-    if data >> 3 == cnp >> 3:
-        problems.append(
-            Problem(
-                "gpu_fabric_roce_cnp_dscp",
-                f"DSCP {cnp} has priority {cnp >> 3}, the same as data (gpu_fabric_roce_dscp: {data})",
-                "a DSCP with another priority (DSCP / 8), so that congestion notifications do not queue behind data",
-            )
-        )
-    if pfc and intent["gpu_fabric_roce_profile"] == "lossy":
-        problems.append(
-            Problem("gpu_fabric_roce_pfc_priorities", f"{pfc} with gpu_fabric_roce_profile: lossy", "[] with lossy")
-        )
-    elif pfc and (data >> 3 not in pfc or cnp >> 3 in pfc or len(pfc) > 2):
-        problems.append(
-            Problem(
-                "gpu_fabric_roce_pfc_priorities",
-                f"{pfc} with data on priority {data >> 3} and notifications on priority {cnp >> 3}",
-                f"one or two priorities that include {data >> 3} and not {cnp >> 3}",
-            )
-        )
-    if intent["gpu_fabric_fabric"] in ("auto", "roce") and intent["gpu_fabric_mtu"] < 4192:
-        problems += _small_mtu(intent)
-    return problems
-
-
-def _small_mtu(intent: Intent) -> list[Problem]:
-    """RoCE below 4096 works; only an explicit RoCE fabric with a jumbo-less MTU is a contradiction worth refusing."""
-    if intent["gpu_fabric_fabric"] != "roce" or intent["gpu_fabric_mtu"] >= 1500:
-        return []
-    return [Problem("gpu_fabric_mtu", f"{intent['gpu_fabric_mtu']} bytes with RoCE", "at least 1500 bytes with RoCE")]
-
-
-def _mappings(intent: Intent) -> list[Problem]:
-    problems = []
-    for name, value in intent["gpu_fabric_nccl_env"].items():
-        if not isinstance(name, str) or not _ENV_NAME.match(name):
-            problems.append(
-                Problem("gpu_fabric_nccl_env", f"{name!r} is not a variable's name", "names such as NCCL_IB_TC")
-            )
-        elif value is not None and not isinstance(value, (str, int)):
-            problems.append(Problem("gpu_fabric_nccl_env", f"{name} is {value!r}", "texts, numbers and null as values"))
-    for name, value in intent["gpu_fabric_sysctl"].items():
-        if not isinstance(name, str) or "." not in name.replace("/", ".") or any(c.isspace() for c in name):
-            problems.append(
-                Problem("gpu_fabric_sysctl", f"{name!r} is not a kernel parameter", "names such as vm.swappiness")
-            )
-        elif value is not None and not isinstance(value, (str, int)):
-            problems.append(Problem("gpu_fabric_sysctl", f"{name} is {value!r}", "texts, numbers and null as values"))
-    return problems
-
-
-def _roles_apart(intent: Intent) -> list[Problem]:
-    seen: dict[str, str] = {}
-    problems = []
-    for role in ("compute", "storage", "management", "exclude"):
-        variable = f"gpu_fabric_{role}_devices"
-        for item in intent[variable]:
-            key = item.lower()
-            if seen.setdefault(key, variable) != variable:
-                problems.append(Problem(variable, f"{item} is also in {seen[key]}", "each device in one list only"))
-    return problems

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NCCL's variables for one host: few, each derived, each with its reason; and the user's own, checked against the host."""
+"""NCCL's variables for one host: few, derived, each with its reason; and the user's own, checked against the host."""
 
 from __future__ import annotations
 
@@ -273,8 +273,8 @@ def _check_hca(machine: Machine, found: Classification, rails: t.Sequence[Rail],
         and any(chosen.matches(hca.name, port.number) and port.active for port in hca.ports)
     ]
     if taken:
-        shown = ", ".join(f"{name} ({roles[name]})" for name in taken)
-        notes.append(_bad("NCCL_IB_HCA", value, f"selects {shown}, which are no rails", ",".join(taken)))
+        listed = ", ".join(f"{name} ({roles[name]})" for name in taken)
+        notes.append(_bad("NCCL_IB_HCA", value, f"selects {listed}, which are no rails", ",".join(taken)))
     return notes
 
 

@@ -13,28 +13,12 @@ from __future__ import annotations
 import collections
 import ipaddress
 import typing as t
-from dataclasses import dataclass, field
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
-    disruption,
-    firewall,
-    gpudirect,
-    limits,
-    nccl_env,
-    packages,
-    rails,
-    roce,
-    schedules,
-    sysctls,
-    thresholds,
-)
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import Address, AddressPlan, node_numbers
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import (
-    Classification,
-    classify,
-    lower_devices,
-)
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import firewall, rails, roce, schedules
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import classify
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.host_plan import Host, plain_address, plan_host
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import (
     Intent,
     IntentError,
@@ -42,12 +26,11 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import 
     defaults,
     resolve,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, from_facts, text
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import from_facts, text
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
 SCHEMA = 1
-FABRICS = {"Ethernet": "roce", "InfiniBand": "infiniband"}
 # What must be the same on every host of a rack, or its hosts cannot talk to each other.
 RACK_WIDE = (
     "gpu_fabric_rail_mode",
@@ -64,25 +47,6 @@ RACK_WIDE = (
     "gpu_fabric_roce_cnp_dscp",
     "gpu_fabric_roce_pfc_priorities",
 )
-
-
-@dataclass
-class _Host:
-    """One host on its way through the planner."""
-
-    name: str
-    intent: Intent
-    machine: Machine
-    affinity: Affinity
-    found: Classification
-    rails: list[rails.Rail]
-    address: str
-    node: int
-    notes: list[Note] = field(default_factory=list)
-
-    @property
-    def fabric(self) -> str:
-        return FABRICS.get(self.found.link_layer, "none") if self.rails else "none"
 
 
 def plan_rack(
@@ -131,7 +95,7 @@ def plan_rack(
     neighbours = len(everyone) * roce_rails
     planned = {}
     for host in hosts:
-        planned[host.name] = _plan_host(host, addresses, quality, members, neighbours, len(everyone))
+        planned[host.name] = plan_host(host, addresses, quality, members, neighbours, len(everyone))
     _note_missing_members(hosts, planned, everyone, management)
     for name, measurements in schedules.ring(planned, quality.get("perftest_tos")).items():
         planned[name]["benchmark"] = measurements
@@ -180,16 +144,16 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> _Host:
+def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
     machine = from_facts(name, facts)
     affinity = Affinity(machine)
     address = text(mapping(connection.get(name)).get("address"))
     found = classify(machine, intent, affinity, address)
     laid = rails.lay(machine, found, affinity)
-    return _Host(name, intent, machine, affinity, found, laid, address, node, list(found.notes))
+    return Host(name, intent, machine, affinity, found, laid, address, node, list(found.notes))
 
 
-def _count_fits(hosts: list[_Host]) -> list[tuple[str, Problem]]:
+def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:
     problems = []
     for host in hosts:
         expected = host.intent["gpu_fabric_expected_rails"]
@@ -204,7 +168,7 @@ def _count_fits(hosts: list[_Host]) -> list[tuple[str, Problem]]:
     return problems
 
 
-def _overlaps(hosts: list[_Host], addresses: AddressPlan) -> list[Problem]:
+def _overlaps(hosts: list[Host], addresses: AddressPlan) -> list[Problem]:
     """Rail subnets must not hold networks that other interfaces of the rack are in."""
     nets = [ipaddress.ip_network(net) for net in addresses.networks()]
     if not nets:
@@ -236,28 +200,20 @@ def _overlaps(hosts: list[_Host], addresses: AddressPlan) -> list[Problem]:
     return problems[:8]
 
 
-def _management_addresses(hosts: list[_Host], everyone: list[str], connection: t.Mapping[str, t.Any]) -> dict[str, str]:
+def _management_addresses(hosts: list[Host], everyone: list[str], connection: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Where each member of the rack is reached; "" where that is not known."""
-    found = {name: _address(text(mapping(connection.get(name)).get("address"))) for name in everyone}
+    found = {name: plain_address(text(mapping(connection.get(name)).get("address"))) for name in everyone}
     for host in hosts:
         if not found[host.name]:
             ssh = mapping(host.machine.facts.get("ssh"))
             dev = host.machine.netdevs.get(host.found.management)
             own = [item.partition("/")[0] for item in (dev.global_addresses if dev else ())]
-            found[host.name] = next(filter(None, map(_address, [text(ssh.get("address")), *own])), "")
+            found[host.name] = next(filter(None, map(plain_address, [text(ssh.get("address")), *own])), "")
     return found
 
 
-def _address(value: str) -> str:
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
-        return ""
-    return "" if address.is_loopback or address.is_unspecified else str(address)
-
-
 def _note_missing_members(
-    hosts: list[_Host], planned: dict[str, t.Any], everyone: list[str], management: dict[str, str]
+    hosts: list[Host], planned: dict[str, t.Any], everyone: list[str], management: dict[str, str]
 ) -> None:
     missing = [name for name in everyone if not management[name]]
     firewalled = [host for host in hosts if host.intent["gpu_fabric_firewall"] != "none"]
@@ -266,271 +222,9 @@ def _note_missing_members(
             Note(
                 "RF-PLAN-MEMBER-ADDRESS",
                 ",".join(missing[:10]),
-                f"the management address of {_some(missing)} is not known, so the firewall of the other hosts does not let "
-                "them in on it",
+                f"the management address of {_some(missing)} is not known, so the firewall of the other hosts does not "
+                "let them in on it",
                 [],
                 "Set ansible_host to an address for every host, or run without --limit",
             ).as_dict()
-        )
-
-
-def _plan_host(
-    host: _Host, addresses: AddressPlan, quality: dict[str, t.Any], members: list[str], neighbours: int, rack_size: int
-) -> dict[str, t.Any]:
-    machine, intent, found = host.machine, host.intent, host.found
-    where = {rail.rail: _rail_address(host, rail, addresses) for rail in host.rails}
-    kind, _ = packages.flavour(machine, intent)
-    infiniband = host.fabric == "infiniband"
-    sets, package_notes = packages.for_host(
-        machine, intent, infiniband=infiniband, has_rdma=any(not hca.software for hca in machine.hcas)
-    )
-    host.notes += package_notes
-    env, reasons, env_notes = nccl_env.derive(machine, intent, found, host.rails, quality, host.address)
-    host.notes += env_notes
-    links = [_link(host, rail, where[rail.rail], addresses) for rail in host.rails if _is_ours(host, rail)]
-    parameters, left_out = sysctls.for_host(
-        intent,
-        rails=[(link["netdev"], bool(where[link["rail"]].ipv4), bool(where[link["rail"]].ipv6)) for link in links],
-        neighbours=neighbours if host.fabric == "roce" else 0,
-        has_gpus=bool(machine.gpus),
-        container=machine.container,
-        offered=mapping(machine.facts.get("sysctl")),
-    )
-    software = bool(host.rails) and all(rail.hca.software for rail in host.rails)
-    direct, direct_reason = gpudirect.choose(
-        machine,
-        rails=bool(host.rails),
-        software=software,
-        driver_version=intent["gpu_fabric_driver_version"],
-        flavour=kind,
-        stack=intent["gpu_fabric_rdma_stack"],
-    )
-    wanted, unknown = thresholds.for_host(machine, host.rails, found.management, intent, rack_size)
-    for name in unknown:
-        host.notes.append(
-            Note("RF-PLAN-THRESHOLD", name, f"{name} is no threshold", [], "Remove it from gpu_fabric_thresholds")
-        )
-    quality_of = _qos(host)
-    costs = [_link_cost(host, rail, quality_of) for rail in host.rails] + [("driver", *_driver_cost(sets))]
-    _note_topology(host)
-    _note_paths(host)
-    return {
-        "fabric": host.fabric,
-        "confidence": found.confidence,
-        "node_id": host.node,
-        "affinity_known": found.affinity_known,
-        "devices": [verdict.as_dict() for verdict in found.verdicts],
-        "rails": [_rail(host, rail, where[rail.rail]) for rail in host.rails],
-        "management": {"netdev": found.management, "address": _own_address(host)},
-        "links": links,
-        "sysctl": parameters,
-        "sysctl_left_out": left_out,
-        "limits": limits.for_host(machine, intent),
-        "protected_interfaces": _protected(host),
-        "modules": {
-            "name": "gpu-fabric",
-            "load": _modules(machine, host.rails, infiniband, direct),
-            "options": {},
-            "gpudirect": direct,
-            "gpudirect_reason": direct_reason,
-        },
-        "qos": quality_of,
-        "nic_ports": _nic_ports(host, quality_of),
-        "nccl_env": env,
-        "nccl_reasons": reasons,
-        "packages": sets,
-        "firewall": firewall.for_host(
-            intent, members, [rail.netdev for rail in host.rails if rail.netdev], found.management, _client(host)
-        ),
-        "thresholds": wanted,
-        "disruption": {
-            "worst": disruption.worst(cost for _, cost, _ in costs),
-            "allowed": intent["gpu_fabric_allow_disruption"],
-            "gpu_processes": disruption.gpu_processes(machine),
-            "changes": [{"what": what, "class": cost, "reason": why} for what, cost, why in costs if cost != "none"],
-        },
-        "notes": [note.as_dict() for note in host.notes],
-    }
-
-
-def _rail_address(host: _Host, rail: rails.Rail, addresses: AddressPlan) -> Address:
-    if rail.link_layer != "Ethernet" or not rail.netdev or rail.netdev == host.found.management:
-        return Address(None, None, None, None, None)
-    if _provider_managed(host, rail):
-        dev = host.machine.netdevs[rail.netdev]
-        four = [item for item in dev.global_addresses if ":" not in item]
-        six = [item for item in dev.global_addresses if ":" in item]
-        return Address(four[0] if four else None, None, None, six[0] if six else None, None)
-    return addresses.address(host.node, rail.rail)
-
-
-def _provider_managed(host: _Host, rail: rails.Rail) -> bool:
-    """In a virtual machine a hardware rail that has an address has it from the provider, who owns the fabric."""
-    dev = host.machine.netdevs.get(rail.netdev)
-    return host.machine.virtual and not rail.hca.software and bool(dev and dev.global_addresses)
-
-
-def _is_ours(host: _Host, rail: rails.Rail) -> bool:
-    """Whether the rail's interface is this collection's to set up."""
-    if rail.link_layer != "Ethernet" or not rail.netdev or rail.netdev == host.found.management:
-        return False
-    return not _provider_managed(host, rail)
-
-
-def _rail(host: _Host, rail: rails.Rail, address: Address) -> dict[str, t.Any]:
-    gpus = [host.machine.gpu_position[gpu.pci] if gpu.index is None else gpu.index for gpu in rail.gpus]
-    ours = _is_ours(host, rail)
-    function = host.machine.function(rail.hca.pci)
-    dev = host.machine.netdevs.get(rail.netdev)
-    return {
-        "rail": rail.rail,
-        "hca": rail.hca.name,
-        "port": rail.port.number if rail.port else 1,
-        "pci": rail.hca.pci or None,
-        "netdev": rail.netdev or None,
-        "gpu": gpus[0] if gpus else None,
-        "gpu_pci": rail.gpus[0].pci if rail.gpus else None,
-        "gpus": gpus,
-        "distance": rail.distance,
-        "numa_node": function.numa_node,
-        "link_layer": rail.link_layer,
-        "rate_gbps": rail.rate_gbps,
-        "nominal_gbps": rail.nominal_gbps,
-        "mtu": host.intent["gpu_fabric_mtu"] if ours else (dev.mtu if dev else None),
-        "ipv4": address.ipv4,
-        "ipv4_gateway": address.ipv4_gateway,
-        "ipv6": address.ipv6,
-        "table": 1000 + rail.rail,
-    }
-
-
-def _link(host: _Host, rail: rails.Rail, address: Address, addresses: AddressPlan) -> dict[str, t.Any]:
-    dev = host.machine.netdevs.get(rail.netdev)
-    routes, rules = addresses.routing(address, rail.rail)
-    wanted = host.intent["gpu_fabric_mtu"]
-    if dev and dev.mtu_max and wanted > dev.mtu_max:
-        host.notes.append(
-            Note(
-                "RF-PLAN-MTU",
-                rail.netdev,
-                f"gpu_fabric_mtu is {wanted}, {rail.netdev} allows {dev.mtu_max} at most",
-                [f"{rail.netdev} mtu_max {dev.mtu_max}"],
-                f"Set gpu_fabric_mtu to {dev.mtu_max} or less on the whole rack",
-            )
-        )
-    return {
-        "netdev": rail.netdev,
-        "pci": (dev.pci if dev else "") or rail.hca.pci or None,
-        "mac": (dev.mac if dev else "") or None,
-        "mtu": wanted,
-        "addresses": [item for item in (address.ipv4, address.ipv6) if item],
-        "routes": routes,
-        "rules": rules,
-        "rail": rail.rail,
-    }
-
-
-def _qos(host: _Host) -> dict[str, t.Any]:
-    found = {}
-    for rail in host.rails:
-        function = host.machine.function(rail.hca.pci)
-        virtual = host.machine.virtual or bool(function.physfn)
-        if rail.link_layer == "Ethernet" and rail.netdev and not rail.hca.software:
-            wanted = roce.port_values(host.intent, virtual)
-            if wanted:
-                dev = host.machine.netdevs.get(rail.netdev)
-                # a bond has no port of its own: its members' ports are set
-                for netdev in dev.bond_members if dev and dev.kind == "bond" else (rail.netdev,):
-                    found[netdev] = wanted
-    return found
-
-
-def _nic_ports(host: _Host, quality_of: dict[str, t.Any]) -> list[dict[str, t.Any]]:
-    """What nic_settings takes: the ports of the rails with their run-time settings."""
-    ports = []
-    rail_of = {rail.netdev: rail for rail in host.rails}
-    for netdev, settings in quality_of.items():
-        dev = host.machine.netdevs.get(netdev)
-        rail = rail_of.get(netdev) or rail_of.get(dev.master if dev else "")
-        if rail:
-            ports.append(
-                {
-                    "netdev": netdev,
-                    "hca": rail.hca.name,
-                    "port": rail.port.number if rail.port else 1,
-                    "pci": (dev.pci if dev else "") or rail.hca.pci or None,
-                    "settings": settings,
-                }
-            )
-    return ports
-
-
-def _protected(host: _Host) -> list[str]:
-    """Interfaces that no layer may touch: what carries this run's connection, and everything under it."""
-    if not host.found.management:
-        return []
-    return sorted(lower_devices(host.machine, host.found.management), key=natural)
-
-
-def _link_cost(host: _Host, rail: rails.Rail, quality_of: dict[str, t.Any]) -> tuple[str, str, str]:
-    dev = host.machine.netdevs.get(rail.netdev)
-    wanted = quality_of.get(rail.netdev)
-    present = mapping(host.machine.facts.get("qos")).get(rail.netdev)
-    cost, why = disruption.of_link(dev, host.intent["gpu_fabric_mtu"], wanted["pfc"] if wanted else None, present)
-    return (f"rail {rail.rail} {rail.netdev}", cost, why)
-
-
-def _driver_cost(sets: dict[str, t.Any]) -> tuple[str, str]:
-    driver = sets["driver"]
-    return (driver["disruption"], driver["disruption_reason"]) if driver["wanted"] else ("none", "")
-
-
-def _modules(machine: Machine, laid: list[rails.Rail], infiniband: bool, direct: str) -> list[str]:
-    names = ["ib_uverbs", "rdma_ucm"] if laid else []
-    if any(rail.hca.driver in ("rdma_rxe", "rxe") for rail in laid):
-        names.append("rdma_rxe")
-    if infiniband or any(function.sw_mng for function in machine.functions.values()):
-        names.append("ib_umad")
-    if direct == "nvidia_peermem":
-        names.append("nvidia_peermem")
-    return names
-
-
-def _own_address(host: _Host) -> str | None:
-    dev = host.machine.netdevs.get(host.found.management)
-    own = dev.global_addresses if dev else ()
-    return _address(host.address) or (own[0].partition("/")[0] if own else None)
-
-
-def _client(host: _Host) -> str:
-    return _address(text(mapping(host.machine.facts.get("ssh")).get("client")))
-
-
-def _note_topology(host: _Host) -> None:
-    wrong = host.affinity.disagreements()
-    if wrong:
-        gpu, name, tree, reported = wrong[0]
-        host.notes.append(
-            Note(
-                "RF-PLAN-TOPOLOGY-DISAGREES",
-                name,
-                f"{name} to the GPU at {gpu} is {tree} by the PCI tree and {reported} by nvidia-smi topo -m"
-                + (f" ({len(wrong)} such pairs)" if len(wrong) > 1 else ""),
-                [f"GPU {g} {n}: PCI tree {a}, nvidia-smi {b}" for g, n, a, b in wrong[:16]],
-                "Check the host's PCI tree (lspci -tv); name the rails in gpu_fabric_compute_devices if it is wrong",
-            )
-        )
-
-
-def _note_paths(host: _Host) -> None:
-    if host.rails and host.machine.gpus and not host.found.affinity_known and len(host.machine.gpus) > 1:
-        host.notes.append(
-            Note(
-                "RF-PLAN-AFFINITY-UNKNOWN",
-                "",
-                f"which of the {len(host.machine.gpus)} GPUs is near which rail cannot be known from inside this host; "
-                "rails are numbered by PCI path and paired with no GPU",
-                [f"{rail.hca.name} {rail.hca.pci}" for rail in host.rails],
-                "Nothing to do if the provider gives a topology file (NCCL_TOPO_FILE in gpu_fabric_nccl_env)",
-            )
         )

@@ -13,7 +13,7 @@ import collections
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification, nominal_rate
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Gpu, Hca, Machine, Port, pci_key
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
@@ -64,7 +64,7 @@ def lay(machine: Machine, found: Classification, affinity: Affinity) -> list[Rai
                 gpus=gpus,
                 distance=path.distance if path else None,
                 rate_gbps=port.rate_gbps if port else None,
-                nominal_gbps=nominal_rate(machine, hca),
+                nominal_gbps=found.rates.get(hca.name),
                 link_layer=(port.link_layer if port else "") or found.link_layer,
             )
         )
@@ -82,10 +82,10 @@ def _pair(machine: Machine, hcas: list[Hca], affinity: Affinity) -> dict[int, in
                 pairs.append((path.rank, position, pci_key(hca.pci), n))
     owner: dict[int, int] = {}
     taken: collections.Counter[int] = collections.Counter()
-    nearest = {}
+    nearest: dict[int, tuple[int, int]] = {}
     for rank, _, _, n in pairs:
         nearest[n] = min(rank, nearest.get(n, rank))
-    # Equal pairs go one NIC per GPU first (by round), so that two NICs and two GPUs under a switch do not pair up twice.
+    # Equal pairs go one NIC per GPU first, so that two NICs and two GPUs under a switch pair up one to one.
     for limit in range(1, share + 1):
         for rank, position, _, n in sorted(pairs):
             if n not in owner and taken[position] < limit and rank[0] == nearest[n][0]:
@@ -109,7 +109,8 @@ def _numbers(order: list[int], owner: dict[int, int], gpus: int) -> dict[int, in
     gaps = gpus and share and count < gpus * share and gpus % count != 0 and len(owner) == count
     if not gaps:
         return {n: rail for rail, n in enumerate(order)}
-    numbers, used = {}, collections.Counter()
+    numbers: dict[int, int] = {}
+    used: collections.Counter[int] = collections.Counter()
     for n in order:
         numbers[n] = owner[n] * share + used[owner[n]]
         used[owner[n]] += 1
@@ -155,8 +156,8 @@ def align(rails_by_host: dict[str, list[Rail]], product_of: dict[str, str]) -> N
         if count > 1 and (not others or others[0][1] < count):
             usual[product] = dict(layout)
     for host, rails in rails_by_host.items():
-        layout = usual.get(product_of.get(host, ""))
-        if layout and len(rails) < len(layout) and all(rail.slot in layout for rail in rails):
+        known = usual.get(product_of.get(host, ""))
+        if known and len(rails) < len(known) and all(rail.slot in known for rail in rails):
             for rail in rails:
-                rail.rail = layout[rail.slot]
+                rail.rail = known[rail.slot]
             rails.sort(key=lambda rail: rail.rail)

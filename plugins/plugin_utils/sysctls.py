@@ -33,7 +33,7 @@ KEYS: tuple[str, ...] = tuple(key for key, _, _ in GENERAL + GPU_HOST) + tuple(
 
 
 def interface_key(family: str, netdev: str, name: str) -> str:
-    """net.ipv4.conf.IF.name; an interface with a dot (a VLAN) needs slashes, or sysctl takes the dot for a separator."""
+    """net.ipv4.conf.IF.name; an interface with a dot (a VLAN) is written with slashes, or sysctl would split it."""
     if "." in netdev:
         return f"net/{family}/conf/{netdev}/{name}"
     return f"net.{family}.conf.{netdev}.{name}"
@@ -50,7 +50,7 @@ def for_host(
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The set, and what was left out of it with the reason.
 
-    *rails* are (interface, has IPv4, has IPv6) of RoCE rails; *neighbours* are hosts × rails; *offered* are the
+    *rails* are (interface, has IPv4, has IPv6) of RoCE rails; *neighbours* are hosts times rails; *offered* are the
     parameters that facts read on the host (empty: not known).
     """
     wanted: dict[str, dict[str, str]] = {}
@@ -62,7 +62,7 @@ def for_host(
             for name, value in NEIGHBOURS:
                 wanted[f"net.{family}.neigh.default.{name}"] = {
                     "value": value,
-                    "reason": f"{neighbours} neighbours in the rack (hosts × rails) overflow the default table",
+                    "reason": f"{neighbours} neighbours in the rack (hosts times rails) overflow the default table",
                 }
     left_out = {}
     for key in list(wanted):

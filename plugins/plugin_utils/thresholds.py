@@ -22,7 +22,7 @@ TCP_CEILING_GBPS = 10.0
 
 
 def pcie_raw_gbps(function: Function) -> float | None:
-    """Payload rate of what the slot and the card could do together, so that a degraded link fails instead of counting."""
+    """Payload rate that slot and card could do together: a degraded link must fail, not lower the bar."""
     speed = number(function.link.get("max_speed_gts")) or number(function.link.get("speed_gts"))
     width = number(function.link.get("max_width")) or number(function.link.get("width"))
     if not speed or not width or width > 32:
@@ -45,7 +45,7 @@ def rail_threshold(machine: Machine, rail: Rail, share: float = HOST_SHARE) -> t
         return None, "the port's rate is not known"
     raw = None if machine.virtual else pcie_raw_gbps(machine.function(rail.hca.pci))
     ceiling = min(rate, PCIE_SHARE * raw) if raw else rate
-    basis = f"{share:g} × {ceiling:.0f} Gb/s" + (
+    basis = f"{share:g} of {ceiling:.0f} Gb/s" + (
         f" (port {rate:g}, PCIe {raw:.0f} Gb/s raw)" if raw else f" (port {rate:g})"
     )
     return float(math.floor(share * ceiling)), basis
@@ -92,7 +92,7 @@ def _tcp(machine: Machine, management: str) -> tuple[float | None, str]:
     speed = dev.speed_mbps / 1000
     return round(
         0.8 * min(speed, TCP_CEILING_GBPS), 1
-    ), f"0.8 × min({speed:g}, {TCP_CEILING_GBPS:g}) Gb/s over {management}"
+    ), f"0.8 of {min(speed, TCP_CEILING_GBPS):g} Gb/s over {management}"
 
 
 def _collectives(machine: Machine, rails: t.Sequence[Rail], basis: dict[str, str]) -> tuple[float | None, float | None]:
@@ -104,13 +104,13 @@ def _collectives(machine: Machine, rails: t.Sequence[Rail], basis: dict[str, str
     rates = [rail.nominal_gbps or rail.rate_gbps for rail in rails if not rail.hca.software]
     total = sum(rate for rate in rates if rate) / 8
     single = float(row["single"]) if row else None
-    basis["nccl_single_busbw_gbps"] = f"8 × {name} with NVSwitch, gigabytes/s" if row else "no reference for these GPUs"
+    basis["nccl_single_busbw_gbps"] = f"8 {name} with NVSwitch, gigabytes/s" if row else "no reference for these GPUs"
     if not total or None in rates or len(machine.gpus) == 0:
         basis["nccl_busbw_gbps"] = "the rails' rates are not known"
         return single, None
     by_nic = math.floor(COLLECTIVE_SHARE * total * 10) / 10
     pair = min(by_nic, row["pair"]) if row else by_nic
-    basis["nccl_busbw_gbps"] = f"two hosts, gigabytes/s: {COLLECTIVE_SHARE:g} × {total:g} of all rails" + (
+    basis["nccl_busbw_gbps"] = f"two hosts, gigabytes/s: {COLLECTIVE_SHARE:g} of the rails' {total:g}" + (
         f", at most {row['pair']} for {name}" if row else ""
     )
     return single, float(pair)

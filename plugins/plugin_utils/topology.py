@@ -113,7 +113,7 @@ class Affinity:
 
 
 def _smi_matrix(machine: Machine) -> dict[tuple[str, str], str]:
-    """nvidia-smi topo's GPU to NIC cells as {(GPU PCI, RDMA device): distance}; columns are NICn with a legend, or names."""
+    """nvidia-smi topo's GPU to NIC cells as {(GPU, device): distance}; columns are names, or NICn with a legend."""
     topo = mapping(mapping(machine.facts.get("outputs")).get("nvidia_smi_topo"))
     legend = {str(k): str(v) for k, v in mapping(topo.get("nic_legend") or topo.get("nics")).items()}
     by_index = {gpu.index if gpu.index is not None else n: gpu.pci for n, gpu in enumerate(machine.gpus)}

@@ -1,0 +1,137 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What each variable of the intent allows but their combination does not."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import typing as t
+
+import netaddr
+
+_ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
+
+Intent = dict[str, t.Any]
+
+
+class Problem(t.NamedTuple):
+    """One thing that is wrong with the intent."""
+
+    variable: str
+    message: str
+    allowed: str
+
+    def line(self, host: str = "") -> str:
+        where = f"{host}: " if host else ""
+        return f"{where}{self.variable}: {self.message}. Allowed: {self.allowed}."
+
+
+def contradictions(intent: Intent) -> list[Problem]:
+    """What each value allows but their combination does not."""
+    return [
+        *_pool_fits(intent),
+        *_subnets_apart(intent),
+        *_qos_agrees(intent),
+        *_mappings(intent),
+        *_roles_apart(intent),
+    ]
+
+
+def _pool_fits(intent: Intent) -> list[Problem]:
+    problems = []
+    for family in ("ipv4", "ipv6"):
+        pool, prefix = intent[f"gpu_fabric_rail_{family}"], intent[f"gpu_fabric_rail_{family}_prefix"]
+        if pool and prefix < netaddr.IPNetwork(pool).prefixlen:
+            problems.append(
+                Problem(
+                    f"gpu_fabric_rail_{family}_prefix",
+                    f"/{prefix} is larger than the pool {pool}",
+                    f"a prefix length not shorter than the pool's (gpu_fabric_rail_{family})",
+                )
+            )
+    if intent["gpu_fabric_rail_mode"] == "routed_31" and not intent["gpu_fabric_rail_ipv4"]:
+        problems.append(
+            Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", "routed_31 with gpu_fabric_rail_ipv4 set")
+        )
+    return problems
+
+
+def _subnets_apart(intent: Intent) -> list[Problem]:
+    nets = [netaddr.IPNetwork(item) for item in intent["gpu_fabric_rail_subnets"]]
+    problems = []
+    # sorted neighbours suffice: two networks overlap only if one contains the next in order
+    for one, other in itertools.pairwise(sorted(nets)):
+        if one in other or other in one:
+            message = f"{one} and {other} overlap"
+            problems.append(Problem("gpu_fabric_rail_subnets", message, "subnets that do not overlap"))
+    families = ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6")
+    pools = nets or [netaddr.IPNetwork(intent[variable]) for variable in families if intent[variable]]
+    for item in intent["gpu_fabric_admin_networks"]:
+        for pool in pools:
+            # an administration network that covers the rails is a wish to be reachable, not an addressing plan
+            if netaddr.IPNetwork(item) in pool and netaddr.IPNetwork(item) != pool:
+                message = f"{item} lies within the rails' {pool}"
+                problems.append(Problem("gpu_fabric_admin_networks", message, "networks outside the rails"))
+    return problems
+
+
+def _qos_agrees(intent: Intent) -> list[Problem]:
+    if intent["gpu_fabric_roce_profile"] == "none":
+        return []
+    data, cnp = intent["gpu_fabric_roce_dscp"], intent["gpu_fabric_roce_cnp_dscp"]
+    pfc, problems = intent["gpu_fabric_roce_pfc_priorities"], []
+    if data >> 3 == cnp >> 3:
+        problems.append(
+            Problem(
+                "gpu_fabric_roce_cnp_dscp",
+                f"DSCP {cnp} has priority {cnp >> 3}, the same as data (gpu_fabric_roce_dscp: {data})",
+                "a DSCP with another priority (DSCP / 8), so that congestion notifications do not queue behind data",
+            )
+        )
+    if pfc and intent["gpu_fabric_roce_profile"] == "lossy":
+        problems.append(
+            Problem("gpu_fabric_roce_pfc_priorities", f"{pfc} with gpu_fabric_roce_profile: lossy", "[] with lossy")
+        )
+    elif pfc and (data >> 3 not in pfc or cnp >> 3 in pfc or len(pfc) > 2):
+        problems.append(
+            Problem(
+                "gpu_fabric_roce_pfc_priorities",
+                f"{pfc} with data on priority {data >> 3} and notifications on priority {cnp >> 3}",
+                f"one or two priorities that include {data >> 3} and not {cnp >> 3}",
+            )
+        )
+    return problems
+
+
+def _mappings(intent: Intent) -> list[Problem]:
+    problems = []
+    for name, value in intent["gpu_fabric_nccl_env"].items():
+        if not isinstance(name, str) or not _ENV_NAME.match(name):
+            problems.append(
+                Problem("gpu_fabric_nccl_env", f"{name!r} is not a variable's name", "names such as NCCL_IB_TC")
+            )
+        elif value is not None and not isinstance(value, (str, int)):
+            problems.append(Problem("gpu_fabric_nccl_env", f"{name} is {value!r}", "texts, numbers and null as values"))
+    for name, value in intent["gpu_fabric_sysctl"].items():
+        if not isinstance(name, str) or "." not in name.replace("/", ".") or any(c.isspace() for c in name):
+            problems.append(
+                Problem("gpu_fabric_sysctl", f"{name!r} is not a kernel parameter", "names such as vm.swappiness")
+            )
+        elif value is not None and not isinstance(value, (str, int)):
+            problems.append(Problem("gpu_fabric_sysctl", f"{name} is {value!r}", "texts, numbers and null as values"))
+    return problems
+
+
+def _roles_apart(intent: Intent) -> list[Problem]:
+    seen: dict[str, str] = {}
+    problems = []
+    for role in ("compute", "storage", "management", "exclude"):
+        variable = f"gpu_fabric_{role}_devices"
+        for item in intent[variable]:
+            key = item.lower()
+            if seen.setdefault(key, variable) != variable:
+                problems.append(Problem(variable, f"{item} is also in {seen[key]}", "each device in one list only"))
+    return problems
