@@ -24,7 +24,17 @@ DISRUPTIONS = ("none", "linkflap", "reload", "fwreset", "reboot", "powercycle")
 _VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
 _INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")
 # Names that playbooks and plugins set themselves; they are not intent.
-RESERVED = frozenset({"gpu_fabric_plan", "gpu_fabric_facts", "gpu_fabric_bundle", "gpu_fabric_findings"})
+RESERVED = frozenset(
+    {
+        "gpu_fabric_plan",
+        "gpu_fabric_facts",
+        "gpu_fabric_bundle",
+        "gpu_fabric_findings",
+        "gpu_fabric_batch",
+        "gpu_fabric_benchmark_results",
+        "gpu_fabric_run_complete",
+    }
+)
 
 
 class IntentError(Exception):
