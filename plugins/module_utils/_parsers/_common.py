@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 TEXT_LIMIT = 200
@@ -77,6 +77,9 @@ class Problems:
     def damaged(self, line: Line) -> None:
         self.add(DAMAGED_REASON, line)
 
+    def any_damaged(self) -> bool:
+        return any(problem.reason == DAMAGED_REASON for problem in self._problems)
+
     def __len__(self) -> int:
         return len(self._problems)
 
@@ -135,6 +138,18 @@ def prompt_command(text: str) -> str | None:
     """The command typed at a shell prompt on this line; None when the line is no prompt."""
     match = _PROMPT.match(text)
     return match.group("command").strip() if match else None
+
+
+def believable(text: Any, problems: Problems, prompts: bool = True) -> Iterator[Line]:
+    """The lines with something on them, without damaged ones (a problem each) and typed commands.
+
+    ``prompts=False`` for tools whose own lines look like a prompt (``# Port …``).
+    """
+    for line in split_lines(text):
+        if line.damaged:
+            problems.damaged(line)
+        elif not line.blank and not (prompts and prompt_command(line.text) is not None):
+            yield line
 
 
 _FAILURE = re.compile(
