@@ -146,7 +146,7 @@ class Apt:
                     os.unlink(target)
                 continue
             if path == source and keyring is not None and isinstance(content, str):
-                content = content.replace(keyring, private_key)
+                content = content.replace(self.path(keyring), private_key)
             write_atomic(target, content)
         self._options = [
             "-o",
@@ -191,8 +191,11 @@ class Apt:
             return {}
         return parse_madison(self._cli.run(["apt-cache", *self._options, "madison", *names], check=False).stdout)
 
-    def resolve(self, wanted: t.Mapping[str, str]) -> list[str]:
-        """``name=version`` for each wanted package, the newest version that the pin allows."""
+    def resolve(self, wanted: t.Mapping[str, str], lenient: bool = False) -> list[str]:
+        """``name=version`` for each wanted package, the newest version that the pin allows.
+
+        With ``lenient``, a package that no source offers so is left to apt.
+        """
         offered = self.offered(list(wanted))
         arguments, missing = [], []
         for name, pin in wanted.items():
@@ -206,7 +209,7 @@ class Apt:
                 missing.append(f"{name} {pin}: {has}")
             else:
                 arguments.append(f"{name}={chosen}")
-        if missing:
+        if missing and not lenient:
             raise Failure("No source offers " + "; ".join(missing))
         return arguments
 
@@ -248,6 +251,9 @@ class Apt:
             "--quiet",
             "--purge",
             "--allow-downgrades",
+            # Holds are judged by this module, on the whole transaction, and not by the resolver's retreat from them.
+            "-o",
+            "APT::Ignore-Hold=true",
             *(["--allow-change-held-packages"] if change_held else []),
             *([] if recommends else ["--no-install-recommends"]),
             "-o",

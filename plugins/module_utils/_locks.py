@@ -70,7 +70,7 @@ def command_of(pid: int) -> str:
             words = stream.read().decode("utf-8", "replace").split("\0")
     except OSError:
         return "command unknown"
-    return " ".join(word for word in words if word)[:200] or "command unknown"
+    return " ".join(" ".join(words).split())[:200] or "command unknown"
 
 
 def wait_for(

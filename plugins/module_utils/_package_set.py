@@ -123,7 +123,11 @@ class PackageSet:
             repository = request.repository
             files[self._keyring] = self._key(repository)
             files[self._source] = render_source(
-                repository.url, repository.suite, repository.components, repository.architectures, self._keyring
+                repository.url,
+                repository.suite,
+                repository.components,
+                repository.architectures,
+                self._apt.path(self._keyring),
             )
             files.update(self._without_stale(repository))
         return files
@@ -200,7 +204,9 @@ class PackageSet:
         removed = self._removed()
         if needed or removed:
             with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
-                self._apt.use_private_state(directory, self._files, self._source, self._keyring)
+                # What is taken back needs no source, and the entries that come back with it may not work.
+                files = {} if self._absent else self._files
+                self._apt.use_private_state(directory, files, self._source, self._keyring)
                 self._work_out(needed, removed)
                 self._apt.leave_private_state()
             ours = set(self._record.get("held", ()))
@@ -277,20 +283,30 @@ class PackageSet:
             for name, pin in self._request.packages.items()
             if pin and name not in needed and not self._absent
         ]
-        self._arguments = [*self._apt.resolve(needed), *kept, *(f"{name}-" for name in removed)]
+        followers = self._apt.resolve(self._followers(needed), lenient=True) if needed else []
+        self._arguments = [*self._apt.resolve(needed), *followers, *kept, *(f"{name}-" for name in removed)]
         self.moves = self._apt.simulate(self._arguments, self._request.recommends)
+
+    def _followers(self, needed: t.Container[str]) -> dict[str, str]:
+        """What we hold as part of the family and the pins now want at another version: it moves with the rest."""
+        return {
+            name: pin.version
+            for name in self._record.get("held", ())
+            for pin in self._request.pins
+            if name in self._installed and name not in needed and not self._request.removes(name)
+            if pin.names(name) and not pin.covers(name, self._installed[name].version)
+        }
 
     # Holds
 
     def _after(self) -> dict[str, Installed]:
-        """The packages as the transaction leaves them."""
+        """The packages as the transaction leaves them. One that moves loses its hold."""
         after = dict(self._installed)
         for move in self.moves:
-            before = after.get(move.name)
             if move.after is None:
                 after.pop(move.name, None)
             else:
-                after[move.name] = Installed(move.after, before.held if before else False)
+                after[move.name] = Installed(move.after, False)
         return after
 
     def _plan_holds(self) -> None:
@@ -301,7 +317,8 @@ class PackageSet:
         self._to_release = [
             name for name in sorted(held_before - set(self._held)) if name in after and after[name].held
         ]
-        self.changes.compare("held packages", self._to_release, self._to_hold)
+        was_held = [name for name in self._held if name in self._installed and self._installed[name].held]
+        self.changes.compare("held packages", sorted([*was_held, *self._to_release]), self._held)
 
     # Making it so
 
