@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
             display.warning(verdict.sentence(finding))
         result: dict[str, t.Any] = {
             "changed": False,
-            "stops": [dict(finding) for finding in judged.stops],
+            "stops": [f"{finding['id']} {finding['host']} {finding['device']}" for finding in judged.stops],
             "warnings_count": len(judged.warnings),
         }
         if judged.stops:

@@ -58,11 +58,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stops:
-  description: The findings that stop the run.
+  description: The findings that stop the run, each as id, host and device.
   returned: always
   type: list
-  elements: dict
-  sample: []
+  elements: str
+  sample: ["RF-LINK-RATE gpu-02 mlx5_3"]
 warnings_count:
   description: How many findings were printed as warnings.
   returned: always
