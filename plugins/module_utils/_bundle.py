@@ -74,13 +74,9 @@ def _special(tool: str, args: list[str]) -> tuple[list[str], list[str]]:
         return [f"mlxconfig_{device}", f"mlxconfig_{device}_q"], endings
     if tool == "mlnx_qos":
         devices = [args[i + 1] for i, arg in enumerate(args[:-1]) if arg == "-i"]
-        return [*(f"mlnx_qos_{device}" for device in devices), "mlnx_qos"], ["txt"]
+        return [f"mlnx_qos_{device}" for device in devices] or ["mlnx_qos"], ["txt"]
     if tool == "dmesg":
         return ["dmesg"], text
-    if tool == "ethtool" and len(args) > 1 and args[0].startswith("-"):
-        # One card's answer may be recorded without the interface's name.
-        bases, endings = _plain(tool, args)
-        return [*bases, "ethtool_" + args[0].lstrip("-")], endings
     if tool in ("ibv_devinfo", "firewall-cmd"):
         return [*_plain(tool, args)[0], tool], text
     return [], []

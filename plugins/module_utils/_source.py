@@ -164,6 +164,10 @@ class Source:
         """Names of recorded outputs that begin with `prefix`; for outputs per device whose devices no file lists."""
         return []
 
+    def read_recorded(self, name: str) -> Optional[str]:
+        """A recorded output by its file name."""
+        return None
+
     def _run(self, argv: tuple[str, ...], timeout: float) -> Optional[Output]:
         raise NotImplementedError
 
@@ -268,23 +272,25 @@ class BundleSource(Source):
         return _host_path(self._root, path)
 
     def recorded(self, prefix: str) -> list[str]:
-        return sorted(name for name in self._names if name.startswith(prefix) and name != "root")
+        names = (name for name in self._names if name.startswith(prefix))
+        return sorted(name for name in names if os.path.isfile(os.path.join(self.directory, name)))
+
+    def read_recorded(self, name: str) -> Optional[str]:
+        located = _inside(self.directory, "/" + name) if name in self._names else None
+        if located is None or not os.path.isfile(located):
+            return None
+        try:
+            with open(located, "rb") as handle:
+                return handle.read(READ_LIMIT).decode("utf-8", "replace")
+        except OSError as exc:
+            self._note_error(name, exc)
+            return None
 
     def _run(self, argv: tuple[str, ...], timeout: float) -> Optional[Output]:
         for name in bundle_name(argv):
-            if name not in self._names:
-                continue
-            located = _inside(self.directory, "/" + name)
-            if located is None or not os.path.isfile(located):
-                self.note(name, "not a file")
-                continue
-            try:
-                with open(located, "rb") as handle:
-                    data = handle.read(READ_LIMIT)
-            except OSError as exc:
-                self._note_error(name, exc)
-                continue
-            return Output(data.decode("utf-8", "replace"), "", 0, True)
+            text = self.read_recorded(name)
+            if text is not None:
+                return Output(text, "", 0, True)
         return None
 
 

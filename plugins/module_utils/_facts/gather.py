@@ -17,19 +17,24 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import 
     firewall,
     gpus,
     host,
+    kernel_log,
     limits,
     modules,
     netdevs,
+    nics,
     packages,
     pci,
     pci_lspci,
+    qos,
     rdma,
     rdma_tools,
+    recorded,
     routes,
     services,
     sysctl,
     tools,
 )
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import nic_config as nic_config_facts
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 
 __all__ = ["SCHEMA", "gather"]
@@ -41,13 +46,12 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     """The `gpu_fabric` facts. A key is absent where nothing could be known."""
     run = _Run(source)
     facts = run.facts
-    source.prefetch([answer.argv for answer in tools.ANSWERS.values() if answer.live], timeout=40)
+    source.prefetch([answer.argv for answer in tools.ANSWERS.values() if answer.live and answer.early], timeout=40)
     source.prefetch(
         [
             *services.COMMANDS,
             netdevs.ADDRESSES,
             *routes.COMMANDS,
-            *modules.COMMANDS,
             *host.COMMANDS,
             *firewall.COMMANDS,
             *limits.COMMANDS,
@@ -61,13 +65,13 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     run.merge("rdma_devices", lambda: _merge_rdma(run))
     run.merge("routes", lambda: routes.collect(source))
     run.section("ssh", lambda: routes.ssh(source, facts.get("netdevs", {}), facts.get("routes", [])))
-    run.section("packages", lambda: packages.collect(source))
-    run.section("modules", lambda: modules.collect(source))
-    run.section("dkms", lambda: modules.dkms(source))
-    run.section("ofed", lambda: modules.ofed(source))
+    run.section("packages", lambda: packages.collect(source, run.tools))
+    run.section("modules", lambda: modules.collect(source, run.tools))
+    run.section("dkms", lambda: modules.dkms(source, run.tools))
+    run.section("ofed", lambda: modules.ofed(run.tools))
     run.section("services", lambda: services.collect(source))
     run.section("limits", lambda: limits.collect(source))
-    run.section("sysctl", lambda: sysctl.collect(source, facts.get("netdevs", {}), sysctl_keys))
+    run.section("sysctl", lambda: sysctl.collect(source, run.tools, facts.get("netdevs", {}), sysctl_keys))
     run.section("sysctl_files", lambda: sysctl.files(source))
     run.section("files", lambda: files.collect(source))
     run.section("mounts", lambda: files.mounts(source))
@@ -80,6 +84,15 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     run.section(
         "fabric_manager", lambda: driver.fabric_manager(source, facts.get("services", {}), facts.get("packages"))
     )
+    run.section("qos", lambda: qos.collect(source, run.tools, _fabric_netdevs(facts)))
+    run.merge("netdevs", lambda: _merge_netdevs(run))
+    if nic_config:
+        run.section("nic_config", lambda: nic_config_facts.collect(source, run.tools, facts.get("pci", {})))
+    elif not source.live:
+        run.section("nic_config", lambda: nic_config_facts.collect(source, run.tools, {}))
+    run.section("kernel_log", lambda: kernel_log.collect(source, run.tools))
+    if not source.live:
+        run.section("recorded", lambda: recorded.collect(source))
     return run.result()
 
 
@@ -123,8 +136,26 @@ class _Run:
         return self.facts
 
 
+def _fabric_netdevs(facts: dict[str, Any]) -> dict[str, str]:
+    """Interface to link layer, of the ports of cards; not of Soft-RoCE."""
+    return {
+        netdev: port.get("link_layer", "Ethernet")
+        for device in facts.get("rdma_devices", {}).values()
+        if not device.get("software")
+        for port in device.get("ports", {}).values()
+        for netdev in port.get("netdevs", [])
+    }
+
+
+def _merge_netdevs(run: _Run) -> dict[str, Any]:
+    links = run.facts.pop("netdevs", {})
+    nics.merge(run.source, run.tools, links, _fabric_netdevs(run.facts))
+    return {"netdevs": links} if links or run.source.live else {}
+
+
 def _merge_rdma(run: _Run) -> dict[str, Any]:
     devices = run.facts.setdefault("rdma_devices", {})
     links = run.facts.setdefault("netdevs", {})
     rdma_tools.merge(run.source, run.tools, devices, links)
-    return {key: run.facts.pop(key) for key in ("rdma_devices", "netdevs") if run.facts[key] or run.source.live}
+    both = {key: run.facts.pop(key) for key in ("rdma_devices", "netdevs")}
+    return {key: value for key, value in both.items() if value or run.source.live}

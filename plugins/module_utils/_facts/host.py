@@ -70,6 +70,7 @@ def collect(source: Source) -> dict[str, Any]:
         ("container", _container(source)),
         ("cmdline", _cmdline(source)),
         ("secure_boot", _secure_boot(source)),
+        ("enrolled_keys", _enrolled_keys(source)),
         ("uptime_s", _uptime(source)),
         ("cpus", _cpus(source)),
         ("numa_nodes", _numa_nodes(source)),
@@ -164,6 +165,17 @@ def _secure_boot(source: Source) -> Optional[bool]:
     if source.live and source.isdir("/sys/firmware") and not source.exists("/sys/firmware/efi"):
         return False
     return None
+
+
+def _enrolled_keys(source: Source) -> Optional[list[str]]:
+    """Whose keys the machine's owner enrolled for signing modules; asked only where the firmware checks signatures."""
+    if not _secure_boot(source):
+        return None
+    output = source.run(("mokutil", "--list-enrolled"))
+    if output is None or output.rc != 0:
+        return None
+    lines = (line.strip() for line in output.stdout.splitlines())
+    return [line.partition(":")[2].strip() for line in lines if line.startswith("Subject:")]
 
 
 def _uptime(source: Source) -> Optional[float]:

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 
-__all__ = ["collect", "concerns", "parse_dpkg_list", "parse_dpkg_status", "parse_rpm_list", "upstream_version"]
+__all__ = ["collect", "concerns", "parse_dpkg_status", "upstream_version"]
 
 _STATUS = "/var/lib/dpkg/status"
 _RPM_DATABASES = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
-_RPM = ("rpm", "-qa", "--queryformat", r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n")
 
 #: Names of the stack: what is installed, pinned, compared or reported.
 _STACK = re.compile(
@@ -48,20 +48,18 @@ def upstream_version(version: str) -> str:
     return version.split(":", 1)[-1].split("-", 1)[0]
 
 
-def collect(source: Source) -> Optional[dict[str, Any]]:
+def collect(source: Source, tools: Tools) -> Optional[dict[str, Any]]:
     """None where no database of packages can be read: then nothing is known, not nothing installed."""
     status = source.read(_STATUS)
     if status is not None:
         return dict(sorted(parse_dpkg_status(status)))
-    output = source.run(("dpkg", "-l")) if not source.live else None
-    if output is not None:
-        return dict(sorted(parse_dpkg_list(output.stdout)))
-    if not source.live:
-        output = source.run(("rpm", "-qa"))
-    elif any(source.isdir(path) for path in _RPM_DATABASES):
-        output = source.run(_RPM, timeout=30)
-    if output is not None and output.rc == 0:
-        return dict(sorted(parse_rpm_list(output.stdout)))
+    if source.live and not any(source.isdir(path) for path in _RPM_DATABASES):
+        return None
+    for key in ("rpm_list",) if source.live else ("dpkg_list", "rpm_list"):
+        answer = tools.value(key)
+        if answer is not None:
+            packages = answer["packages"]
+            return {name: packages[name] for name in sorted(packages) if concerns(name)}
     return None
 
 
@@ -90,54 +88,3 @@ def parse_dpkg_status(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if fields.get("Architecture") == "i386":
             continue
         yield name, entry
-
-
-_WANTED = "uihrp"
-_STATES = {
-    "n": "not-installed",
-    "i": "installed",
-    "c": "config-files",
-    "U": "unpacked",
-    "F": "half-configured",
-    "H": "half-installed",
-    "W": "triggers-awaited",
-    "t": "triggers-pending",
-}
-
-
-def parse_dpkg_list(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`dpkg -l`: `hi  libnccl2:amd64  2.21.5-1+cuda12.4  amd64  description`."""
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 3 or len(fields[0]) not in (2, 3) or fields[0][0] not in _WANTED:
-            continue
-        if fields[0][1] not in _STATES or len(line.split(" ", 1)[0]) > 3:
-            continue
-        name, _, architecture = fields[1].partition(":")
-        if not concerns(name) or architecture == "i386" or fields[0][1] == "n":
-            continue
-        entry: dict[str, Any] = {
-            "status": _STATES[fields[0][1]],
-            "held": fields[0][0] == "h",
-            "version": fields[2],
-        }
-        if len(fields[0]) == 3:
-            entry["status"] += ", reinstallation required"
-        if architecture or len(fields) > 3:
-            entry["architecture"] = architecture or fields[3]
-        yield name, entry
-
-
-def parse_rpm_list(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`rpm -qa`, plain (`name-version-release.arch`) or with tabs between name, version and architecture."""
-    for line in text.splitlines():
-        fields = line.split("\t")
-        if len(fields) == 3:
-            name, version, architecture = (field.strip() for field in fields)
-        else:
-            match = re.match(r"^(\S+)-([^-\s]+-[^-\s]+)\.(\w+)$", line.strip())
-            if match is None:
-                continue
-            name, version, architecture = match.groups()
-        if concerns(name):
-            yield name, {"status": "installed", "held": False, "version": version, "architecture": architecture}

@@ -37,6 +37,7 @@ def merge(source: Source, tools: Tools, devices: dict[str, Any], netdevs: dict[s
         _ibdev2netdev((tools.value(key) or {}).get("mappings", []), devices, netdevs)
     for key in ("rdma_link", "rdma_link_text"):
         _rdma_link((tools.value(key) or {}).get("links", []), devices)
+    _ibv_devinfo((tools.value("ibv_devinfo") or {}).get("devices", []), devices)
     _show_gids((tools.value("show_gids") or {}).get("gids", []), devices)
 
 
@@ -112,6 +113,23 @@ def _rdma_link(links: list[dict[str, Any]], devices: dict[str, Any]) -> None:
             _fill(port, [("link_layer", "Ethernet")])
         if link.get("netdev") and not port.get("netdevs"):
             port["netdevs"] = [link["netdev"]]
+
+
+def _ibv_devinfo(rows: list[dict[str, Any]], devices: dict[str, Any]) -> None:
+    for row in rows:
+        if not row.get("device"):
+            continue
+        device = devices.setdefault(row["device"], {"ports": {}})
+        for key in ("transport", "firmware", "node_guid", "sys_image_guid", "board_id"):
+            _fill(device, [(key, row.get(key))])
+        for told in row.get("ports", []):
+            if told.get("port") is None:
+                continue
+            port = _port(devices, row["device"], told["port"])
+            for key in ("state", "phys_state", "lid", "sm_lid", "lmc", "link_layer", "max_mtu_bytes"):
+                _fill(port, [(key, told.get(key))])
+            if told.get("active_mtu_bytes") is not None:
+                port["active_mtu_bytes"] = told["active_mtu_bytes"]  # the card's own word, not derived
 
 
 def _show_gids(rows: list[dict[str, Any]], devices: dict[str, Any]) -> None:

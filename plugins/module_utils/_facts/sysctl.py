@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import sysctl_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 
-__all__ = ["KEYS", "collect", "files", "normalize", "parse_sysctl_file"]
+__all__ = ["KEYS", "collect", "files", "normalize"]
 
 #: Keys that the plan may set, or that a rule reads; per-interface keys are added for the interfaces that exist.
 KEYS = (
@@ -42,14 +44,15 @@ _PER_INTERFACE = {
 _DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 
 
-def collect(source: Source, interfaces: Iterable[str] = (), extra: Iterable[str] = ()) -> dict[str, Any]:
+def collect(source: Source, tools: Tools, interfaces: Iterable[str] = (), extra: Iterable[str] = ()) -> dict[str, Any]:
     keys = dict.fromkeys([*KEYS, *(normalize(key) for key in extra)])
     for interface in ("all", "default", *interfaces):
         # sysctl swaps the separators in a name that holds dots.
         name = interface.replace(".", "/")
         for family, settings in _PER_INTERFACE.items():
             keys.update(dict.fromkeys(f"net.{family}.conf.{name}.{setting}" for setting in settings))
-    recorded = _recorded(source)
+    # A recording may know keys that nobody thought to ask for.
+    recorded = (tools.value("sysctl") or {}).get("values", {})
     found = {}
     for key in keys:
         value = source.read("/proc/sys/" + _path(key))
@@ -57,7 +60,6 @@ def collect(source: Source, interfaces: Iterable[str] = (), extra: Iterable[str]
             found[key] = " ".join(value.split())
         elif key in recorded:
             found[key] = recorded[key]
-    # A recording may know keys that nobody thought to ask for.
     return {**recorded, **found}
 
 
@@ -74,16 +76,6 @@ def normalize(key: str) -> str:
     return key
 
 
-def _recorded(source: Source) -> dict[str, str]:
-    if source.live:
-        return {}
-    output = source.run(("sysctl", "-a"))
-    return {
-        key: " ".join(value.split())
-        for key, value in parse_sysctl_file(output.stdout if output is not None else "").items()
-    }
-
-
 def files(source: Source) -> list[dict[str, Any]]:
     """`{path, entries}` in the order in which systemd-sysctl applies them: by file name, whatever the directory."""
     chosen: dict[str, str] = {}
@@ -95,7 +87,7 @@ def files(source: Source) -> list[dict[str, Any]]:
     for name in sorted(chosen):
         text = source.read(chosen[name])
         if text is not None:
-            entry: dict[str, Any] = {"path": chosen[name], "entries": parse_sysctl_file(text)}
+            entry: dict[str, Any] = {"path": chosen[name], "entries": sysctl_output.parse(text).value["values"]}
             target = source.realpath(chosen[name])
             if target is not None and target != chosen[name]:
                 entry["target"] = target
@@ -103,29 +95,7 @@ def files(source: Source) -> list[dict[str, Any]]:
     # procps' `sysctl --system` reads this file last; systemd only through a link of Debian's, listed above.
     text = source.read("/etc/sysctl.conf")
     if text is not None and not any(entry.get("target") == "/etc/sysctl.conf" for entry in found):
-        entries = parse_sysctl_file(text)
+        entries = sysctl_output.parse(text).value["values"]
         if entries:
             found.append({"path": "/etc/sysctl.conf", "entries": entries, "applied_by": "sysctl --system"})
     return found
-
-
-def parse_sysctl_file(text: str) -> dict[str, str]:
-    """`key = value`; a leading `-` tolerates a failure, `-key` alone excludes a pattern and sets nothing."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        pair = _entry(line)
-        if pair is not None:
-            found.pop(pair[0], None)  # the last one counts, and in its place
-            found[pair[0]] = pair[1]
-    return found
-
-
-def _entry(line: str) -> Optional[tuple[str, str]]:
-    line = line.strip()
-    if not line or line[0] in "#;":
-        return None
-    key, separator, value = line.partition("=")
-    key = normalize(key.strip().lstrip("-"))
-    if not separator or not key or " " in key:
-        return None
-    return key, value.strip()

@@ -12,8 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import (
+    dkms_status,
+    dpkg_list,
     ibdev2netdev,
     ibstat,
+    ibv_devinfo,
+    lsmod,
     lspci,
     nvidia_smi,
     nvidia_smi_csv,
@@ -21,8 +25,11 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers impor
     nvidia_smi_q,
     nvidia_smi_topo,
     nvidia_smi_xml,
+    ofed_info,
     rdma_link,
+    rpm_list,
     show_gids,
+    sysctl_output,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import TIMED_OUT, Source
@@ -50,6 +57,8 @@ class Answer(NamedTuple):
     timeout: float = 20.0
     #: Kept in `outputs`, for rules that compare it with sysfs.
     kept: bool = True
+    #: Under way from the start, for it is slow and wanted on every host.
+    early: bool = True
 
 
 _NVIDIA_SMI_S = 40.0  # without persistence mode the first question initialises every GPU
@@ -79,6 +88,14 @@ ANSWERS: dict[str, Answer] = {
     "show_gids": Answer(("show_gids",), show_gids.parse, False),
     "rdma_link": Answer(("rdma", "-j", "link"), rdma_link.parse),
     "rdma_link_text": Answer(("rdma", "link"), rdma_link.parse, False),
+    # The only one to tell the active MTU of an InfiniBand port.
+    "ibv_devinfo": Answer(("ibv_devinfo",), ibv_devinfo.parse),
+    "ofed_info": Answer(("ofed_info", "-s"), ofed_info.parse, kept=False),
+    "rpm_list": Answer(("rpm", "-qa"), rpm_list.parse, timeout=30, kept=False, early=False),
+    "dpkg_list": Answer(("dpkg", "-l"), dpkg_list.parse, False, kept=False),
+    "dkms_status": Answer(("dkms", "status"), dkms_status.parse, False, kept=False),
+    "lsmod": Answer(("lsmod",), lsmod.parse, False, kept=False),
+    "sysctl": Answer(("sysctl", "-a"), sysctl_output.parse, False, kept=False),
 }
 
 
