@@ -32,7 +32,7 @@ def ring(hosts: t.Mapping[str, t.Mapping[str, t.Any]], perftest_tos: int | None)
             "measure": _pairs(plan, hosts[peer], perftest_tos) if peer else [],
             "iperf3": {"tcp_port": IPERF_PORT, "threshold_gbps": thresholds.get("iperf3_gbps")},
             "nccl": {
-                "gpus": len({gpu for rail in plan.get("rails", ()) for gpu in rail.get("gpus", ())}),
+                "gpus": len(plan.get("gpus", ())),
                 "threshold_gbytes_s": thresholds.get("nccl_single_busbw_gbps"),
             },
         }
