@@ -66,10 +66,34 @@ class Chooser:
             pool = [hca for hca in pool if link_layer(hca) in (wanted, "")]
         if not pool:
             return [], "high", ""
+        pool = self._cabled(pool)
         near = [hca for hca in pool if self.affinity.near(hca)]
         if near:
             return self._by_distance(near, pool)
         return self._by_group(pool)
+
+    def _cabled(self, pool: list[Hca]) -> list[Hca]:
+        """Without second ports that no card of the model uses: one function up and the rest idle on every card.
+
+        A port that is down on one card only is a broken rail and stays.
+        """
+        cards: dict[str, dict[str, list[Hca]]] = {}
+        for hca in pool:
+            cards.setdefault(hca.model, {}).setdefault(hca.pci.rpartition(".")[0] or hca.name, []).append(hca)
+        spare: set[str] = set()
+        for model, slots in cards.items():
+            # single-port cards of the same model say that nothing is usual
+            if model and all(len(card) > 1 and sum(self._in_use(hca) for hca in card) == 1 for card in slots.values()):
+                spare |= {hca.name for card in slots.values() for hca in card if not self._in_use(hca)}
+        expected = self.intent["gpu_fabric_expected_rails"]
+        if spare and expected and len(pool) - len(spare) < expected <= len(pool):
+            return pool
+        return [hca for hca in pool if hca.name not in spare]
+
+    def _in_use(self, hca: Hca) -> bool:
+        """The port is up, or somebody gave it an address: it is meant to be up."""
+        devs = [self.machine.netdevs.get(name) for port in hca.ports for name in port.netdevs]
+        return hca.active or any(dev and dev.global_addresses for dev in devs)
 
     def _fastest(self, hcas: list[Hca]) -> list[Hca]:
         rates = [rate for rate in (self.rates[hca.name] for hca in hcas) if rate]

@@ -137,6 +137,8 @@ class _Classifier:
         elif hca.software:
             under = f" over {hca.parent_netdev}" if hca.parent_netdev else ""
             self.settle(hca, "software", f"software RDMA{under}, not hardware")
+        elif hca.subfunction:
+            self.settle(hca, "vf", f"sub-function of {hca.pci}")
         elif function.physfn and not self.machine.virtual:
             self.settle(hca, "vf", f"virtual function of {function.physfn}")
         elif hca.transport and hca.transport not in ("infiniband", "ib", "roce"):
@@ -253,6 +255,8 @@ class _Classifier:
         if confidence == "low":
             self._ask(chosen, why)
         layers = collections.Counter(link_layer(hca) for hca in compute if link_layer(hca))
+        if not self.management:
+            self._only_address()
         verdicts = [self.verdicts[hca.name] for hca in machine.hcas if hca.name in self.verdicts]
         return Classification(
             verdicts=sorted(verdicts + self.plain_netdevs(), key=lambda v: (pci_key(v.pci), natural(v.name))),
@@ -265,6 +269,19 @@ class _Classifier:
             management=self.management,
             notes=self.notes + self.chooser.notes,
         )
+
+    def _only_address(self) -> None:
+        """Nothing says how the host is reached: the one interface with an address that belongs to no RDMA device."""
+        taken = {name for hca in self.machine.hcas for port in hca.ports for name in port.netdevs}
+        taken |= {member for name in taken for member in lower_devices(self.machine, name)}
+        found = [
+            dev.name
+            for dev in self.machine.netdevs.values()
+            if dev.global_addresses and dev.kind in ("physical", "bond", "vlan", "other", "") and dev.name not in taken
+        ]
+        if len(found) == 1:
+            self.management, self.management_reason = found[0], "is the only other interface with an address"
+            self.managed = lower_devices(self.machine, self.management)
 
     def _why_rail(self, hca: Hca, why: str) -> str:
         rate = self.rates[hca.name]

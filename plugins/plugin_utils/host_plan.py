@@ -74,7 +74,8 @@ def plan_host(
     host.notes += package_notes
     env, reasons, env_notes = nccl_env.derive(machine, intent, found, host.rails, quality, host.address)
     host.notes += env_notes
-    links = [_link(host, rail, where[rail.rail], addresses) for rail in host.rails if _is_ours(host, rail)]
+    ours = [rail for rail in host.rails if _is_ours(host, rail, addresses)]
+    links = [_link(host, rail, where[rail.rail], addresses) for rail in ours]
     parameters, left_out = sysctls.for_host(
         intent,
         rails=[(link["netdev"], bool(where[link["rail"]].ipv4), bool(where[link["rail"]].ipv6)) for link in links],
@@ -106,8 +107,12 @@ def plan_host(
         "confidence": found.confidence,
         "node_id": host.node,
         "affinity_known": found.affinity_known,
+        "gpus": [
+            {"gpu": position if gpu.index is None else gpu.index, "pci": gpu.pci, "name": gpu.name}
+            for position, gpu in enumerate(machine.gpus)
+        ],
         "devices": [verdict.as_dict() for verdict in found.verdicts],
-        "rails": [_rail(host, rail, where[rail.rail]) for rail in host.rails],
+        "rails": [_rail(host, rail, where[rail.rail], rail in ours) for rail in host.rails],
         "management": {"netdev": found.management, "address": _own_address(host)},
         "links": links,
         "sysctl": parameters,
@@ -143,30 +148,32 @@ def plan_host(
 def _rail_address(host: Host, rail: rails.Rail, addresses: AddressPlan) -> Address:
     if rail.link_layer != "Ethernet" or not rail.netdev or rail.netdev == host.found.management:
         return Address(None, None, None, None, None)
-    if _provider_managed(host, rail):
+    planned = addresses.address(host.node, rail.rail)
+    if _provider_managed(host, rail, planned):
         dev = host.machine.netdevs[rail.netdev]
         four = [item for item in dev.global_addresses if ":" not in item]
         six = [item for item in dev.global_addresses if ":" in item]
         return Address(four[0] if four else None, None, None, six[0] if six else None, None)
-    return addresses.address(host.node, rail.rail)
+    return planned
 
 
-def _provider_managed(host: Host, rail: rails.Rail) -> bool:
-    """In a virtual machine a hardware rail that has an address has it from the provider, who owns the fabric."""
+def _provider_managed(host: Host, rail: rails.Rail, planned: Address) -> bool:
+    """In a virtual machine a hardware rail with another address than the planned one has it from the provider."""
     dev = host.machine.netdevs.get(rail.netdev)
-    return host.machine.virtual and not rail.hca.software and bool(dev and dev.global_addresses)
+    if not host.machine.virtual or rail.hca.software or not dev:
+        return False
+    return any(item not in (planned.ipv4, planned.ipv6) for item in dev.global_addresses)
 
 
-def _is_ours(host: Host, rail: rails.Rail) -> bool:
+def _is_ours(host: Host, rail: rails.Rail, addresses: AddressPlan) -> bool:
     """Whether the rail's interface is this collection's to set up."""
     if rail.link_layer != "Ethernet" or not rail.netdev or rail.netdev == host.found.management:
         return False
-    return not _provider_managed(host, rail)
+    return not _provider_managed(host, rail, addresses.address(host.node, rail.rail))
 
 
-def _rail(host: Host, rail: rails.Rail, address: Address) -> dict[str, t.Any]:
+def _rail(host: Host, rail: rails.Rail, address: Address, ours: bool) -> dict[str, t.Any]:
     gpus = [host.machine.gpu_position[gpu.pci] if gpu.index is None else gpu.index for gpu in rail.gpus]
-    ours = _is_ours(host, rail)
     function = host.machine.function(rail.hca.pci)
     dev = host.machine.netdevs.get(rail.netdev)
     return {

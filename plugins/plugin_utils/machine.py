@@ -134,6 +134,7 @@ class Hca:
     node_guid: str
     sys_image_guid: str
     software: bool
+    subfunction: bool
     parent_netdev: str
     ports: tuple[Port, ...]
 
@@ -318,6 +319,7 @@ def _hcas(facts: dict[str, t.Any], functions: dict[str, Function]) -> tuple[Hca,
                 node_guid=normal_guid(text(data.get("node_guid"))),
                 sys_image_guid=normal_guid(text(data.get("sys_image_guid"))),
                 software=data.get("software") is True or driver in ("rdma_rxe", "rxe", "siw"),
+                subfunction=data.get("subfunction") is True,
                 parent_netdev=text(data.get("parent_netdev")),
                 ports=tuple(sorted(ports, key=lambda p: p.number)),
             )

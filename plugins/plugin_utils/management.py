@@ -52,6 +52,6 @@ def lower_devices(machine: Machine, netdev: str) -> set[str]:
         seen.add(name)
         if dev:
             waiting += [*dev.bond_members, *([dev.vlan_parent] if dev.vlan_parent else [])]
-            if dev.kind in ("bond", "bridge"):
-                waiting += [other.name for other in machine.netdevs.values() if other.master == name]
+            # also what a hypervisor's paravirtual interface took as its fast path (netvsc and its virtual function)
+            waiting += [other.name for other in machine.netdevs.values() if other.master == name]
     return seen

@@ -173,31 +173,33 @@ def _overlaps(hosts: list[Host], addresses: AddressPlan) -> list[Problem]:
     nets = [ipaddress.ip_network(net) for net in addresses.networks()]
     if not nets:
         return []
-    users: dict[str, str] = {}
+    users: dict[str, tuple[Host, str]] = {}
     for host in hosts:
         own = {rail.netdev for rail in host.rails}
         for dev in host.machine.netdevs.values():
             if dev.name not in own and dev.name != "lo":
                 for item in dev.global_addresses:
-                    users.setdefault(item, f"{host.name} {dev.name} {item}")
+                    users.setdefault(item, (host, f"{dev.name} {item}"))
         if host.address:
-            users.setdefault(host.address, f"{host.name}'s address {host.address}")
+            users.setdefault(host.address, (host, f"the inventory's address {host.address}"))
     variable = addresses.families[0].variable.removesuffix("_prefix")
     problems = []
-    for item, user in sorted(users.items()):
+    for item, (host, user) in sorted(users.items()):
         try:
             other = ipaddress.ip_interface(item).network
         except ValueError:
             continue
-        for net in nets:
-            if net.version == other.version and net.overlaps(other):
-                problems.append(
-                    Problem(
-                        variable, f"the rails' {net} overlaps {user}", "networks that nothing else in the rack uses"
-                    )
-                )
-                break
+        net = next((net for net in nets if net.version == other.version and net.overlaps(other)), None)
+        if net and not _former_rail(host, item, addresses):
+            message = f"the rails' {net} overlaps {host.name}'s {user}"
+            problems.append(Problem(variable, message, "networks that nothing else in the rack uses"))
     return problems[:8]
+
+
+def _former_rail(host: Host, item: str, addresses: AddressPlan) -> bool:
+    """An address that this plan gives to one of the host's rails: its device was a rail before it was excluded."""
+    planned = (addresses.address(host.node, rail) for rail in range(addresses.rails))
+    return any(item in (address.ipv4, address.ipv6) for address in planned)
 
 
 def _management_addresses(hosts: list[Host], everyone: list[str], connection: t.Mapping[str, t.Any]) -> dict[str, str]:
