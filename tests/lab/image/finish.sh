@@ -12,5 +12,13 @@ systemctl disable systemd-networkd-wait-online.service || true
 # A host key, a machine id: each node gets its own.
 rm -f /etc/ssh/ssh_host_* /etc/machine-id /var/lib/dbus/machine-id
 : > /etc/machine-id
-rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*
+# The rack serves packages itself; where the image came from serves the rack.
+mkdir -p /usr/lib/gpu-fabric-lab/apt-sources
+for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+  if [ -s "$file" ]; then mv "$file" "/usr/lib/gpu-fabric-lab/apt-sources/lab-$(basename "$file")"; fi
+done
+for file in /usr/lib/gpu-fabric-lab/apt-sources/*; do
+  case $file in *.list | *.sources) ;; *) mv "$file" "$file.list" ;; esac
+done
+rm -f /etc/apt/sources.list
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /usr/share/man/* /usr/share/info/*

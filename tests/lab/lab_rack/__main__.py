@@ -75,12 +75,14 @@ def cmd_describe(options: argparse.Namespace) -> dict[str, Any]:
     changed = engine.write_if_changed(directory / "rack.json", json.dumps(rack, indent=2) + "\n")
     www = directory / "www"
     if options.repository:
-        if not www.is_symlink() or www.readlink() != options.repository:
+        if not www.is_symlink() or www.readlink() != options.repository / "www":
             if www.is_symlink():
                 www.unlink()
-            www.symlink_to(options.repository)
+            elif www.is_dir():
+                www.rmdir()
+            www.symlink_to(options.repository / "www")
             changed = True
-    changed |= seed.write(rack, directory, options.repository, options.suite)
+    changed |= seed.write(rack, directory, options.repository)
     return {"changed": changed, "rack": rack}
 
 
@@ -157,7 +159,6 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--engine", required=True)
     one.add_argument("--image", required=True)
     one.add_argument("--port", type=int, default=8080)
-    one.add_argument("--suite", default="bookworm")
     one.add_argument("--repository", type=Path, default=None)
     one.set_defaults(call=cmd_describe)
 

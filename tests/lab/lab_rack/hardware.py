@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ class HardwareError(RuntimeError):
 
 def lab(*arguments: str) -> str:
     argv = [sys.executable, "-B", "-m", "railyard_lab", *arguments]
-    done = subprocess.run(argv, cwd=os.environ.get("STUBLAB", LAB), capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=LAB, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise HardwareError(f"railyard_lab {' '.join(arguments)}: {last}")

@@ -37,15 +37,20 @@ def network_file(rack: dict[str, Any], node: dict[str, Any]) -> str:
     )
 
 
-def debian_sources(rack: dict[str, Any], suite: str) -> str:
+def hosts_file(rack: dict[str, Any]) -> str:
+    lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    return "\n".join([*lines, *(f"{node['address']}\t{node['name']}" for node in rack["nodes"]), ""])
+
+
+def debian_sources(rack: dict[str, Any]) -> str:
     return (
         "# The Debian packages that the rack's nodes may need, served by the lab.\n"
-        f"Types: deb\nURIs: {rack['repository_url']}/debian\nSuites: {suite}\nComponents: main\n"
+        f"Types: deb\nURIs: {rack['repository_url']}/debian\nSuites: ./\n"
         f"Signed-By: /{DEBIAN_KEY}\n"
     )
 
 
-def write(rack: dict[str, Any], directory: Path, repository: Path | None, suite: str) -> bool:
+def write(rack: dict[str, Any], directory: Path, repository: Path | None) -> bool:
     """Bring the seed of every node, the controller's key and known_hosts up to date; True: something was written."""
     ssh = directory / "ssh"
     changed = make_key(ssh / "id_ed25519", f"{rack['name']} lab")
@@ -61,11 +66,12 @@ def write(rack: dict[str, Any], directory: Path, repository: Path | None, suite:
         (root / "root").chmod(0o700)
         (root / "root/.ssh").chmod(0o700)
         changed |= write_if_changed(root / "etc/systemd/network/10-eth0.network", network_file(rack, node))
+        changed |= write_if_changed(root / "etc/hosts", hosts_file(rack))
         if repository:
             key = root / DEBIAN_KEY
             key.parent.mkdir(parents=True, exist_ok=True)
-            key.write_bytes((repository / "debian/lab-debian.gpg").read_bytes())
-            changed |= write_if_changed(root / "etc/apt/sources.list.d/debian.sources", debian_sources(rack, suite))
+            key.write_bytes((repository / "www/debian/lab-debian.gpg").read_bytes())
+            changed |= write_if_changed(root / "etc/apt/sources.list.d/debian.sources", debian_sources(rack))
         changed |= write_if_changed(seed / "node.json", json.dumps({"rack": rack["name"], **node}, indent=2) + "\n")
         changed |= write_if_changed(seed / "node.env", f"LAB_PROFILE={node['profile']}\nLAB_HOST={node['name']}\n")
     changed |= write_if_changed(ssh / "known_hosts", "".join(known))

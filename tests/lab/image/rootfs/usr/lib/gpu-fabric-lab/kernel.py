@@ -5,8 +5,8 @@
 
 A container shares most of ``/proc/sys`` with the machine under it: ``vm.*``, ``fs.*`` and much of ``kernel.*`` would be
 written there, and ``net.core.rmem_max`` and its like are missing or read-only outside the first network namespace.
-Those files become the node's own: plain files of a tmpfs, new with every boot as a kernel's are. Settings that the
-kernel does keep per namespace stay the real ones, reached through links.
+Those become the node's own: plain files of a tmpfs, new with every boot as a kernel's are. What the kernel does keep
+per namespace (``net.ipv4``, ``net.ipv6``, host name, IPC) stays the real thing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ import uuid
 from pathlib import Path
 
 PROC_SYS = Path("/proc/sys")
-# The kernel's own tree, seen twice: files are linked from one, directories from the other, which may be laid over.
-FILES = Path("/usr/lib/gpu-fabric-lab/proc-sys-files")
-DIRECTORIES = Path("/usr/lib/gpu-fabric-lab/proc-sys-directories")
+REAL = Path("/usr/lib/gpu-fabric-lab/proc-sys")
 
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x20, 0x1000, 0x2, 0x4, 0x8
 CAP_SYS_RESOURCE = 24
 
-# The kernel keeps these per UTS, IPC or PID namespace: a node has its own already.
-NAMESPACED = {
-    "kernel": ("hostname", "domainname", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "shm_next_id",
-               "msgmax", "msgmnb", "msgmni", "msg_next_id", "sem_next_id", "auto_msgmni", "ns_last_pid"),
+# Per UTS, IPC or PID namespace, or different with every reading: bound to the kernel's own.
+REAL_ONES = {
+    "kernel": ("hostname", "domainname", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msgmax", "msgmnb",
+               "msgmni", "auto_msgmni", "ns_last_pid", "random/uuid"),
 }  # fmt: skip
+SKIPPED = {"binfmt_misc"}  # an automount of the whole machine
 
-# A Debian server's values; first those that exist in the first network namespace only.
+# A Debian server's values; those of net/ exist in the first network namespace only.
 DEFAULTS = {
     "net/core": {
         "rmem_max": "212992", "wmem_max": "212992", "rmem_default": "212992", "wmem_default": "212992",
@@ -39,12 +38,6 @@ DEFAULTS = {
         "busy_poll": "0", "busy_read": "0", "default_qdisc": "pfifo_fast", "rps_sock_flow_entries": "0",
         "flow_limit_table_len": "4096", "netdev_tstamp_prequeue": "1", "message_burst": "10", "message_cost": "5",
     },
-    "net/ipv4": {
-        "tcp_mem": "1541586\t2055449\t3083172", "udp_mem": "3083172\t4110898\t6166344", "tcp_max_orphans": "262144",
-        "inet_peer_threshold": "65664", "inet_peer_minttl": "120", "inet_peer_maxttl": "600",
-    },
-    "net/ipv4/neigh/default": {"gc_interval": "30", "gc_thresh1": "128", "gc_thresh2": "512", "gc_thresh3": "1024"},
-    "net/ipv6/neigh/default": {"gc_interval": "30", "gc_thresh1": "128", "gc_thresh2": "512", "gc_thresh3": "1024"},
     "vm": {"zone_reclaim_mode": "0", "swappiness": "60", "dirty_ratio": "20", "dirty_background_ratio": "10",
            "max_map_count": "65530", "min_free_kbytes": "90112", "stat_interval": "1", "nr_hugepages": "0",
            "overcommit_memory": "0", "compaction_proactiveness": "20"},
@@ -66,31 +59,21 @@ def mount(source: str, target: Path, kind: str | None, flags: int, data: str = "
         raise OSError(error, f"cannot mount {source} on {target}: {os.strerror(error)}")
 
 
-def _copy(real: Path, own: Path, namespaced: tuple[str, ...]) -> None:
-    """Fill `own`: writable settings of the whole machine as files, all else as links to the kernel's."""
-    for name in sorted(os.listdir(real)):
+def _copy(real: Path, own: Path) -> None:
+    """Fill `own` with the values of `real` as plain files."""
+    for name in sorted(set(os.listdir(real)) - SKIPPED):
         source, target = real / name, own / name
         mode = source.lstat().st_mode
-        if name == "binfmt_misc":  # an automount of the whole machine
-            continue
         if stat.S_ISDIR(mode):
             target.mkdir()
-            _copy(source, target, ())
-        elif name in namespaced or not mode & stat.S_IWUSR:
-            target.symlink_to(source)
-        else:
-            try:
-                text = source.read_text()
-            except (OSError, UnicodeDecodeError):  # a trigger such as vm.compact_memory: it can be written only
-                text = ""
-            target.write_text(text)
-            target.chmod(stat.S_IMODE(mode))
-
-
-def _link_all(area: str, own: Path) -> None:
-    for name in sorted(os.listdir(FILES / area)):
-        tree = DIRECTORIES if (FILES / area / name).is_dir() else FILES
-        (own / name).symlink_to(tree / area / name)
+            _copy(source, target)
+            continue
+        try:
+            text = source.read_text()
+        except (OSError, UnicodeDecodeError):  # a trigger such as vm.compact_memory: it can be written only
+            text = ""
+        target.write_text(text)
+        target.chmod(stat.S_IMODE(mode))
 
 
 def give_own_settings() -> str:
@@ -98,23 +81,22 @@ def give_own_settings() -> str:
     boot_id = str(uuid.uuid4())
     if not os.access(PROC_SYS / "vm/swappiness", os.W_OK):  # an engine that hands it over read-only
         mount("none", PROC_SYS, None, MS_REMOUNT | MS_BIND)
-    for tree in (FILES, DIRECTORIES):
-        tree.mkdir(parents=True, exist_ok=True)
-        mount(str(PROC_SYS), tree, None, MS_BIND)
+    REAL.mkdir(parents=True, exist_ok=True)
+    mount(str(PROC_SYS), REAL, None, MS_BIND)
     for area, defaults in DEFAULTS.items():
         own = PROC_SYS / area
         if not own.is_dir():
             continue
         mount("lab-sysctl", own, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=4m")
-        if area.startswith("net/"):
-            _link_all(area, own)
-        else:
-            _copy(FILES / area, own, NAMESPACED.get(area, ()))
+        _copy(REAL / area, own)
         for name, value in defaults.items():
-            (own / name).unlink(missing_ok=True)
             (own / name).write_text(value + "\n")
+            (own / name).chmod(0o644)
+        for name in REAL_ONES.get(area, ()):
+            if (own / name).exists():
+                mount(str(REAL / area / name), own / name, None, MS_BIND)
     # A kernel that boots draws a new identifier; containers would all show the one of the machine under them.
-    (PROC_SYS / "kernel/random/boot_id").unlink()
+    (PROC_SYS / "kernel/random/boot_id").chmod(0o644)
     (PROC_SYS / "kernel/random/boot_id").write_text(boot_id + "\n")
     return boot_id
 
