@@ -86,7 +86,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _benchm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 
-GBPS, GBYTES = "Gb/s", "GB/s"
+GBPS = "Gb/s"
+GBYTES = "GB/s"
 
 
 class Benchmark:
