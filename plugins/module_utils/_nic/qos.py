@@ -93,7 +93,7 @@ class Dcb(Backend):
         for part in ("app", "pfc", "dcbx"):
             result = self.cli.run(["dcb", "-N", "-j", part, "show", "dev", self.netdev], check=False)
             if result.rc == 0:
-                state.update(dcb.parse(result.stdout, part).value)
+                state.update(dcb.parse(result.stdout).value)
             elif part == "pfc":
                 self.checked(result)
         entries = state.get("dscp_to_priority") or {}
