@@ -128,8 +128,9 @@ def evaluate(
     host_rules, rack_rules = load_rules()
     plan, intents = mapping(plan), mapping(intents)
     names = sorted(facts, key=natural)
+    shared = get(plan, "rack")
     hosts = [
-        HostView(name, facts[name], get(plan, "hosts", name), intents.get(name), recorded_only=rack is not None)
+        HostView(name, facts[name], get(plan, "hosts", name), intents.get(name), rack is not None, shared)
         for name in names
     ]
     view = RackView(hosts, plan, rack)

@@ -116,12 +116,14 @@ class HostView:
         plan: t.Any = None,
         intent: t.Any = None,
         recorded_only: bool = False,
+        rack_plan: t.Any = None,
     ) -> None:
         self.name = name
         self.facts = mapping(facts)
         self.plan = mapping(plan)
         self.intent = mapping(intent)
         self.recorded_only = recorded_only
+        self.rack_plan = mapping(rack_plan)
 
     def get(self, *path: t.Any) -> t.Any:
         return get(self.facts, *path)
