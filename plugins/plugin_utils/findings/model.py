@@ -163,6 +163,10 @@ class HostView:
         """Whether a run of the collection configured *layer* here before."""
         return any(self.files.get(path) is not None for path in MARKERS[layer])
 
+    def noted(self, id_: str) -> bool:
+        """Whether the planner noted this already."""
+        return any(note.get("id") == id_ for note in dicts(self.plan.get("notes")))
+
     @property
     def pci_is_complete(self) -> bool:
         """Whether what is not among the PCI functions is not in the machine: a recording may hold a few lines only."""

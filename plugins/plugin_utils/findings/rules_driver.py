@@ -53,22 +53,6 @@ NOUVEAU = define(
     source="https://github.com/NVIDIA/ansible-role-nvidia-driver/issues/44",
 )
 
-FLAVOUR = define(
-    "driver",
-    "RF-DRIVER-FLAVOUR",
-    title="The wanted kernel-module flavour does not support the GPU",
-    severity="fail",
-    phase="preflight",
-    means="Blackwell and later GPUs work only with the open kernel modules, GPUs before Turing only with the "
-    "proprietary ones. The other flavour installs and then finds no device.",
-    looks_at="PCI device ids of the GPUs against the table of generations; the flavour that is asked for, else the "
-    "loaded one.",
-    cause="The flavour was chosen for another generation of GPUs.",
-    remedy="Set gpu_fabric_driver_flavour: auto, which chooses by the GPU, or the flavour named in the message.",
-    check="modinfo -F license nvidia: 'Dual MIT/GPL' is open, 'NVIDIA' proprietary.",
-    source="https://github.com/Start9Labs/start-technologies/issues/3693; NVIDIA open-gpu-kernel-modules README",
-)
-
 SECURE_BOOT = define(
     "driver",
     "RF-DRIVER-SECURE-BOOT",
@@ -230,29 +214,12 @@ def _listed(host: HostView, pci: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith((short, pci))][:1]
 
 
-@host_rule(FLAVOUR)
-def impossible_flavour(host: HostView) -> t.Iterator[Finding]:
-    wanted = host.want("driver_flavour", "auto")
-    origin = "asked for (gpu_fabric_driver_flavour)"
-    if wanted == "auto":
-        wanted = host.get("driver", "loaded", "flavour")
-        origin = "loaded"
-    if wanted not in ("open", "proprietary"):
-        return
-    seen: dict[str, tuple[str, dict[str, t.Any]]] = {}
+def gpu_lines(host: HostView) -> list[str]:
+    """Evidence for what depends on the GPU: each model once, with the recorded line of lspci."""
+    lines: dict[str, list[str]] = {}
     for pci, model, row in _gpu_rows(host):
-        if wanted not in row["flavours"]:
-            seen.setdefault(model, (pci, row))
-    for model, (pci, row) in seen.items():
-        allowed = " or ".join(row["flavours"])
-        yield FLAVOUR.on(
-            host,
-            f"{host.name}: {model} ({row['name']}, PCI {pci}) supports only the {allowed} kernel modules, {wanted} is "
-            f"{origin}: {allowed} wanted",
-            device=pci,
-            evidence=[f"driver flavour: {wanted}", *_listed(host, pci)],
-            remedy=f"Set gpu_fabric_driver_flavour: {row['flavours'][0]} (or auto) and run site.yml --tags nvidia.",
-        )
+        lines.setdefault(model, [f"{pci}: {model} ({row['name']})", *_listed(host, pci)])
+    return [line for group in lines.values() for line in group]
 
 
 @host_rule(SECURE_BOOT)
@@ -287,7 +254,7 @@ def _branch(version: t.Any) -> int | None:
 @host_rule(GPU_FLOOR)
 def too_old_for_gpu(host: HostView) -> t.Iterator[Finding]:
     branch = _branch(host.want("driver_version", ""))
-    if branch is None:
+    if branch is None or host.noted("RF-PLAN-VERSIONS"):
         return
     for pci, model, row in _gpu_rows(host):
         if branch < row["min_driver"]:
@@ -306,11 +273,11 @@ def cuda_needs_newer_driver(rack: RackView) -> t.Iterator[Finding]:
     asked: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for host in rack.hosts:
         driver = host.want("driver_version") or host.get("driver", "loaded", "version")
-        if host.want("cuda_version") and driver:
+        if host.want("cuda_version") and driver and not host.noted("RF-PLAN-VERSIONS"):
             asked[(str(host.want("cuda_version")), str(driver))].append(host.name)
-    shared = rack.variables
-    if not rack.hosts and shared.get("gpu_fabric_cuda_version") and shared.get("gpu_fabric_driver_version"):
-        asked[(str(shared["gpu_fabric_cuda_version"]), str(shared["gpu_fabric_driver_version"]))].append("")
+    said = mapping(rack.outputs.get("said"))
+    if not rack.hosts and said.get("gpu_fabric_cuda_version") and said.get("gpu_fabric_driver_version"):
+        asked[(str(said["gpu_fabric_cuda_version"]), str(said["gpu_fabric_driver_version"]))].append("")
     for (cuda, driver), names in sorted(asked.items()):
         floor = table()["cuda_driver_floor"].get(cuda.partition(".")[0])
         branch = _branch(driver)

@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Entry, Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, dicts
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.rules_driver import gpu_lines
 
 _CHECK = "ansible-playbook playbooks/preflight.yml: the plan is made again from fresh facts"
 _SOURCE = "plugins/plugin_utils"
@@ -79,6 +80,17 @@ ENTRIES: tuple[Entry, ...] = (
         "Device names that differ between hosts, or a card that moved.",
         "Correct gpu_fabric_compute_devices for this host; PCI addresses and board ids outlive renames.",
         "classify.py",
+    ),
+    _define(
+        "RF-PLAN-RAIL-MISSING",
+        "fail",
+        "A rail has no device",
+        "GPUs of this host, or gpu_fabric_expected_rails, call for more rails than there are NICs. The other rails "
+        "keep their numbers, so the host could be set up, but jobs would run at the pace of what is missing.",
+        "The numbers of the rails found, by GPU and by the layout of like hosts, and gpu_fabric_expected_rails.",
+        "A NIC that fell off the bus, is disabled in the BIOS or was never fitted.",
+        "Bring the card back, or set gpu_fabric_expected_rails to what the host has.",
+        "host_plan.py",
     ),
     _define(
         "RF-PLAN-VERSIONS",
@@ -195,6 +207,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
 )
 _BY_ID = {entry.id: entry for entry in ENTRIES}
+_ABOUT_GPUS = ("RF-PLAN-VERSIONS", "RF-PLAN-FLAVOUR")
 
 
 @host_rule(*ENTRIES)
@@ -206,6 +219,6 @@ def noted_while_planning(host: HostView) -> t.Iterator[Finding]:
                 host,
                 f"{host.name}: {note.get('message')}",
                 device=note.get("device"),
-                evidence=note.get("evidence") or [],
+                evidence=[*(note.get("evidence") or []), *(gpu_lines(host) if entry.id in _ABOUT_GPUS else [])],
                 remedy=note.get("remedy"),
             )
