@@ -26,7 +26,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
-PRESENT = "present"
+PRESENT = "content"
 DIRECTORY = "directory"
 ABSENT = "absent"
 ORIGINAL = "original"
@@ -85,7 +85,9 @@ def wanted_from(entry: t.Mapping[str, t.Any]) -> Wanted:
     }
     asked = [kind for kind, given in kinds.items() if given]
     if len(asked) != 1:
-        raise Failure(f"{path}: give exactly one of content, directory, absent and original, not {asked or 'none'}")
+        raise Failure(
+            f"{path}: give exactly one of content, directory, absent and original, not {' and '.join(asked) or 'none'}"
+        )
     validate = tuple(entry.get("validate") or ())
     if validate and not any("%s" in word for word in validate):
         raise Failure(f"{path}: validate has no '%s' for the file's name: {list(validate)}")

@@ -1,0 +1,158 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pathlib
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _modules
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
+
+LOAD = "etc/modules-load.d/gpu-fabric.conf"
+PROBE = "etc/modprobe.d/gpu-fabric.conf"
+
+
+class Kernel(Cli):
+    """modprobe against a /proc/modules of its own."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        super().__init__()
+        self.root = root
+        self.refuses: dict[str, str] = {}
+        (root / "proc").mkdir()
+        (root / "proc/modules").write_text("")
+
+    def which(self, name: str) -> str | None:
+        return f"/sbin/{name}"
+
+    def run(self, argv: t.Sequence[str], **_options: t.Any) -> Result:  # type: ignore[override]
+        self.ran.append(" ".join(argv))
+        name = argv[-1]
+        if name in self.refuses:
+            return Result(tuple(argv), 1, "", self.refuses[name])
+        if argv[0] == "modprobe":
+            self.insert(name)
+        return Result(tuple(argv), 0, "", "")
+
+    def insert(self, name: str, **parameters: str) -> None:
+        with (self.root / "proc/modules").open("a") as stream:
+            stream.write(f"{name} 16384 0 - Live 0x0000000000000000\n")
+        for parameter, value in parameters.items():
+            path = self.root / "sys/module" / name / "parameters" / parameter
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(value + "\n")
+            (self.root / "sys/module" / name / "initstate").write_text("live\n")
+
+
+@pytest.fixture
+def kernel(tmp_path: pathlib.Path) -> Kernel:
+    return Kernel(tmp_path)
+
+
+def modules(kernel: Kernel, **wanted: t.Any) -> ModuleSet:
+    usual: dict[str, t.Any] = {"load": [], "options": {}, "blacklist": [], "now": True}
+    return ModuleSet("gpu-fabric", cli=kernel, root=str(kernel.root), **{**usual, **wanted})
+
+
+def test_loaded_now_and_at_boot(kernel: Kernel) -> None:
+    kernel.insert("ib_core")
+    todo = modules(kernel, load=["ib_core", "ib-umad"])
+    assert todo.loaded == ["ib_umad"] and not kernel.ran
+    assert todo.apply() == []
+    assert kernel.ran == ["modprobe ib_umad"]
+    assert (kernel.root / LOAD).read_text().splitlines()[1:] == ["ib_core", "ib_umad"]
+    assert not len(modules(kernel, load=["ib_core", "ib-umad"]).changes)
+
+
+def test_built_in_is_loaded(kernel: Kernel) -> None:
+    (kernel.root / "sys/module/ib_core").mkdir(parents=True)
+    assert modules(kernel, load=["ib_core"]).loaded == []
+
+
+def test_not_loaded_now_when_not_asked(kernel: Kernel) -> None:
+    todo = modules(kernel, load=["nvidia"], now=False)
+    assert todo.apply() == [] and not kernel.ran
+    assert (kernel.root / LOAD).exists()
+
+
+def test_modprobes_own_words(kernel: Kernel) -> None:
+    said = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"
+    kernel.refuses["nvidia_peermem"] = said
+    failures = modules(kernel, load=["nvidia_peermem", "ib_umad"]).apply()
+    assert failures == [f"nvidia_peermem does not load: {said}"]
+    assert "modprobe ib_umad" in kernel.ran
+
+
+def test_success_that_loads_nothing_is_a_failure(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "insert", lambda name: None)
+    assert modules(kernel, load=["ib_umad"]).apply() == [
+        "ib_umad is not among the loaded modules although modprobe succeeded"
+    ]
+
+
+def test_nouveau_is_kept_out_for_good(kernel: Kernel) -> None:
+    kernel.insert("nouveau")
+    todo = modules(kernel, blacklist=["nouveau"])
+    todo.apply()
+    text = (kernel.root / PROBE).read_text()
+    assert "blacklist nouveau\n" in text and "install nouveau /bin/false\n" in text
+    assert "options nouveau modeset=0\n" in text
+    assert todo.intruders == ["nouveau"]
+
+
+def test_options_in_force_are_compared(kernel: Kernel) -> None:
+    kernel.insert("nvidia", NVreg_EnableStreamMemOPs="0", NVreg_Open="Y")
+    wanted = {"nvidia": "NVreg_EnableStreamMemOPs=1  NVreg_Open=1 NVreg_NotShown=3"}
+    todo = modules(kernel, options=wanted)
+    assert todo.reload_required == ["nvidia NVreg_EnableStreamMemOPs: '0' is in force, '1' is wanted"]
+    todo.apply()
+    assert (
+        "options nvidia NVreg_EnableStreamMemOPs=1 NVreg_Open=1 NVreg_NotShown=3\n" in (kernel.root / PROBE).read_text()
+    )
+
+
+def test_initramfs_is_made_once(kernel: Kernel) -> None:
+    assert modules(kernel, blacklist=["nouveau"], initramfs=True).initramfs is None
+    image = kernel.root / f"boot/initrd.img-{os.uname().release}"
+    image.parent.mkdir()
+    image.touch()
+    todo = modules(kernel, blacklist=["nouveau"], initramfs=True)
+    assert "initramfs" in todo.changes.subjects
+    todo.apply()
+    assert kernel.ran == ["update-initramfs -u -k all"]
+    again = modules(kernel, blacklist=["nouveau"], initramfs=True)
+    assert again.initramfs is None and not len(again.changes)
+
+
+def test_absent_removes_the_files(kernel: Kernel) -> None:
+    modules(kernel, load=["ib_umad"], blacklist=["nouveau"]).apply()
+    todo = modules(kernel)
+    assert sorted(todo.changed_paths) == [f"/{PROBE}", f"/{LOAD}"]
+    todo.apply()
+    assert not (kernel.root / LOAD).exists() and not (kernel.root / PROBE).exists()
+    assert not len(modules(kernel).changes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"load": ["a b"]}, "'a b' is no kernel module's name"),
+        ({"load": ["-r"]}, "'-r' is no kernel module's name"),
+        ({"load": ["nou-veau"], "blacklist": ["nou_veau"]}, "nou_veau: a module cannot both be loaded and be kept out"),
+    ],
+)
+def test_bad_names_are_refused(kernel: Kernel, wanted: dict[str, t.Any], message: str) -> None:
+    with pytest.raises(Failure, match=message):
+        modules(kernel, **wanted)
+
+
+def test_nothing_wanted_is_no_file() -> None:
+    assert _modules.render_load([]) is None
+    assert _modules.render_modprobe({}, []) is None

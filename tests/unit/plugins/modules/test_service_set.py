@@ -1,0 +1,121 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import UnitSet
+
+DAEMON = "nvidia-persistenced.service"
+MANAGER = "nvidia-fabricmanager.service"
+
+
+class Systemd(Cli):
+    """systemctl over units of its own, with the answers of systemd 252."""
+
+    def __init__(self, **units: dict[str, str]) -> None:
+        super().__init__()
+        self.units = {name.replace("__", "-") + ".service": unit for name, unit in units.items()}
+        self.broken: set[str] = set()
+
+    def run(self, argv: t.Sequence[str], check: bool = True, **_options: t.Any) -> Result:  # type: ignore[override]
+        answer, rc = "", 0
+        if argv[0] == "journalctl":
+            answer = "request to query NVSwitch device information failed with error:WARNING Nothing to do"
+        elif argv[1] == "show":
+            answer = "\n".join(self._show(name) for name in argv[argv.index("--") + 1 :])
+        else:
+            self.ran.append(" ".join(argv[1:]))
+            rc = self._change(argv[1], argv[-1])
+        return Result(tuple(argv), rc, answer, "Job failed" if rc else "")
+
+    def _show(self, name: str) -> str:
+        unit = self.units.get(name)
+        if unit is None:
+            unit = {"LoadState": "not-found", "ActiveState": "inactive", "UnitFileState": "", "NeedDaemonReload": "no"}
+        return "".join(
+            f"{key}={value}\n" for key, value in {"Type": "simple", "Result": "success", "Id": name, **unit}.items()
+        )
+
+    def _change(self, verb: str, name: str) -> int:
+        if name in self.broken and verb in ("start", "restart"):
+            return 1
+        if verb != "daemon-reload":
+            key = "UnitFileState" if verb in ("enable", "disable") else "ActiveState"
+            value = {"enable": "enabled", "disable": "disabled", "stop": "inactive"}.get(verb, "active")
+            self.units[name][key] = value
+        return 0
+
+
+def unit(active: str = "inactive", enabled: str = "disabled", **more: str) -> dict[str, str]:
+    return {"LoadState": "loaded", "ActiveState": active, "UnitFileState": enabled, "NeedDaemonReload": "no", **more}
+
+
+WANTED = {"nvidia-persistenced": "started", "nvidia-fabricmanager": "stopped"}
+
+
+def test_enabled_and_running_or_neither() -> None:
+    systemd = Systemd(nvidia__persistenced=unit(), nvidia__fabricmanager=unit("active", "enabled"))
+    todo = UnitSet(WANTED, [], systemd, check_mode=False)
+    assert not systemd.ran
+    assert todo.changes.diff()[0]["after"] == "active, enabled\n"
+    todo.apply()
+    assert systemd.ran == [f"enable {DAEMON}", f"start {DAEMON}", f"disable {MANAGER}", f"stop {MANAGER}"]
+    again = UnitSet(WANTED, [], systemd, check_mode=False)
+    assert not len(again.changes) and not again.argvs
+
+
+def test_a_unit_that_is_not_there_need_not_be_stopped() -> None:
+    systemd = Systemd(nvidia__persistenced=unit("active", "enabled"))
+    assert not len(UnitSet(WANTED, [], systemd, check_mode=False).changes)
+
+
+def test_a_unit_that_is_not_there_cannot_be_started() -> None:
+    with pytest.raises(Failure, match=f"{DAEMON} cannot be started: no such unit"):
+        UnitSet(WANTED, [], Systemd(), check_mode=False)
+    foretold = UnitSet(WANTED, [], Systemd(), check_mode=True)
+    assert foretold.changes.subjects == [DAEMON]
+
+
+def test_why_it_does_not_start_is_quoted() -> None:
+    systemd = Systemd(nvidia__persistenced=unit())
+    systemd.broken.add(DAEMON)
+    with pytest.raises(Failure, match=rf"start {DAEMON} exited with 1: Job failed \| .*Nothing to do"):
+        UnitSet({DAEMON: "started"}, [], systemd, check_mode=False).apply()
+
+
+def test_a_unit_that_dies_at_once_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    systemd = Systemd(nvidia__persistenced=unit(enabled="enabled"))
+    monkeypatch.setattr(systemd, "_change", lambda verb, name: 0)
+    with pytest.raises(Failure, match="is inactive, enabled after it was started"):
+        UnitSet({DAEMON: "started"}, [], systemd, check_mode=False).apply()
+
+
+def test_static_units_are_not_enabled_and_oneshots_may_be_done() -> None:
+    systemd = Systemd(a=unit("active", "static"), b=unit("inactive", "enabled", Type="oneshot"))
+    assert not len(UnitSet({"a": "started", "b": "started"}, [], systemd, check_mode=False).changes)
+
+
+def test_restart_is_always_a_change() -> None:
+    systemd = Systemd(nvidia__persistenced=unit("active", "enabled"))
+    todo = UnitSet({DAEMON: "started"}, [DAEMON], systemd, check_mode=False)
+    todo.apply()
+    assert systemd.ran == [f"restart {DAEMON}"] and len(todo.changes) == 1
+
+
+def test_changed_unit_files_are_read_first() -> None:
+    systemd = Systemd(nvidia__persistenced=unit(NeedDaemonReload="yes"))
+    UnitSet({DAEMON: "started"}, [], systemd, check_mode=False).apply()
+    assert systemd.ran[0] == "daemon-reload"
+
+
+def test_a_masked_unit_is_left_to_whoever_masked_it() -> None:
+    systemd = Systemd(nvidia__persistenced=unit(enabled="masked"))
+    with pytest.raises(Failure, match=f"systemctl unmask {DAEMON}"):
+        UnitSet({DAEMON: "started"}, [], systemd, check_mode=False)
