@@ -135,11 +135,13 @@ class Apt:
         os.makedirs(os.path.join(directory, "cache", "archives", "partial"))
         private_key = os.path.join(directory, "keyring.gpg")
         for path, content in files.items():
-            name = copies.get(os.path.dirname(path))
-            target = main if path == MAIN_SOURCES else name and os.path.join(directory, name, os.path.basename(path))
-            if path == keyring:
+            if path == MAIN_SOURCES:
+                target = main
+            elif path == keyring:
                 target = private_key
-            if target is None:
+            elif os.path.dirname(path) in copies:
+                target = os.path.join(directory, copies[os.path.dirname(path)], os.path.basename(path))
+            else:
                 continue
             if content is None:
                 if os.path.exists(target):

@@ -152,7 +152,7 @@ def main() -> t.NoReturn:
             failures = todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
-    result = {
+    result: dict[str, t.Any] = {
         "changed": bool(todo.changed_paths) or len(failures) < len(todo.loaded),
         "changed_paths": todo.changed_paths,
         "loaded": todo.loaded,

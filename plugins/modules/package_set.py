@@ -200,15 +200,21 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages impo
 )
 
 
+def repository_from(params: dict[str, t.Any] | None) -> Repository | None:
+    if params is None:
+        return None
+    values: dict[str, t.Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in params.items()
+    }
+    return Repository(**values)
+
+
 def request_from(params: dict[str, t.Any]) -> Request:
-    repository = params["repository"]
-    lists = ("components", "architectures", "key_fingerprints")
     return checked(
         Request(
             name=params["name"],
             packages={name: str(pin or "") for name, pin in params["packages"].items()},
-            repository=repository
-            and Repository(**{key: tuple(value) if key in lists else value for key, value in repository.items()}),
+            repository=repository_from(params["repository"]),
             remove=tuple(params["remove"]),
             pins=tuple(Pin(tuple(pin["packages"]), pin["version"], pin["priority"]) for pin in params["pins"]),
             hold=params["hold"],
