@@ -8,7 +8,8 @@ command -v mmdebstrap >/dev/null || {
   exit 1
 }
 mkdir -p "$(dirname "$target")"
-trap 'rm -f "$target.part"' EXIT
+part=$target.$$
+trap 'rm -f "$part"' EXIT
 include=$(grep -v '^#' "$here/packages.txt" | paste -sd, -)
 nice mmdebstrap --variant=minbase --format=tar --include="$include" \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -18,5 +19,5 @@ nice mmdebstrap --variant=minbase --format=tar --include="$include" \
   --customize-hook='chown -R 0:0 "$1/usr/lib/gpu-fabric-lab" "$1/usr/local/sbin" "$1/etc/systemd/system"' \
   --customize-hook="copy-in '$here/finish.sh' /tmp" \
   --customize-hook='chroot "$1" sh /tmp/finish.sh && rm "$1/tmp/finish.sh"' \
-  "$suite" "$target.part"
-mv "$target.part" "$target"
+  "$suite" "$part"
+mv "$part" "$target"

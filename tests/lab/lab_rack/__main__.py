@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import cables, content, daemon, engine, hardware, layout, seed
+from . import cables, content, daemon, engine, hardware, layout, lock, seed
 
 
 def routes_of_this_machine(own_bridge: str) -> list[str]:
@@ -32,6 +32,11 @@ def read_rack(directory: Path) -> dict[str, Any]:
 
 def cmd_detect(options: argparse.Namespace) -> dict[str, Any]:
     return {"changed": False, **engine.detect(options.engine)}
+
+
+def cmd_lock(options: argparse.Namespace) -> dict[str, Any]:
+    lock.take(options.path)
+    return {"changed": False}
 
 
 def cmd_hash(options: argparse.Namespace) -> dict[str, Any]:
@@ -137,6 +142,10 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--engine", default="")
     one.set_defaults(call=cmd_detect)
 
+    one = verbs.add_parser("lock", help="keep other runs of lab.yml waiting until this one ends")
+    one.add_argument("--path", required=True, type=Path)
+    one.set_defaults(call=cmd_lock)
+
     one = verbs.add_parser("hash", help="content hash of files and trees")
     one.add_argument("paths", nargs="+", type=lambda text: Path(text).resolve())
     one.add_argument("--extra", action="append", default=[])
@@ -193,7 +202,7 @@ def main() -> int:
     try:
         print(json.dumps(options.call(options)))
     except (
-        cables.CableError, engine.EngineError, hardware.HardwareError, layout.LayoutError,
+        cables.CableError, engine.EngineError, hardware.HardwareError, layout.LayoutError, lock.LockError,
         subprocess.SubprocessError, OSError,
     ) as error:  # fmt: skip
         print(f"{error}", file=sys.stderr)
