@@ -17,37 +17,52 @@ _FAILURES = (
     ("smi_library_mismatch", r"Mismatch in versions between nvidia-smi and NVML"),
     (
         "library_not_found",
-        r"couldn'?t find (?:the )?libnvidia-ml|NVML: (?:NVML )?Shared Library (?:couldn'?t be )?Not Found|libnvidia-ml\.so.*(?:cannot open|not found)",
+        r"couldn'?t find (?:the )?libnvidia-ml|NVML: (?:NVML )?Shared Library (?:couldn'?t be )?Not Found"
+        r"|libnvidia-ml\.so.*(?:cannot open|not found)",
     ),
     (
         "driver_not_loaded",
-        r"couldn'?t communicate with the NVIDIA driver|Failed to initialize NVML: Driver Not Loaded|NVML: Driver is not loaded",
+        r"couldn'?t communicate with the NVIDIA driver|Failed to initialize NVML: Driver Not Loaded"
+        r"|NVML: Driver is not loaded",
     ),
     ("insufficient_permissions", r"Failed to initialize NVML: Insufficient Permissions"),
     ("blocked_by_operating_system", r"GPU access blocked by the operating system"),
     ("initialize_failed", r"Failed to initialize NVML|Failed to properly initialize NVML"),
     (
         "gpu_lost",
-        r"Unable to determine the device handle for gpu|GPU is lost\b.*(?:Reboot|recover)|Unable to determine the device handle",
+        r"Unable to determine the device handle|GPU is lost\b.*(?:Reboot|recover)",
     ),
     ("gpu_requires_reset", r"GPU requires reset\b"),
     ("system_not_initialized", r"system (?:is )?not yet initiali[sz]ed"),
     ("no_devices", r"No devices were found"),
     (
         "command_not_found",
-        r"nvidia-smi['’\"]?:? (?:command )?not found|nvidia-smi: No such file|Command ['‘\"]nvidia-smi['’\"] not found",
+        r"nvidia-smi\W?:? (?:command )?not found|nvidia-smi: No such file|Command .nvidia-smi. not found",
     ),
     (
         "invalid_option",
-        r"Field \"[^\"]*\" is not a valid field to query|Invalid combination of input arguments|is not a valid option",
+        r"Field \"[^\"]*\" is not a valid field to query|Invalid combination of input arguments"
+        r"|is not a valid option",
     ),
     ("timed_out", r"nvidia-smi.*timed? ?out"),
+)
+# Last words of these messages; a message that ends so is whole without a newline behind it.
+_ENDS = (
+    "version mismatch",
+    "No devices were found",
+    ": Unknown Error",
+    ": Not Found",
+    "Insufficient Permissions",
+    "Driver Not Loaded",
+    "between nvidia-smi and NVML.",
+    "installed and running.",
+    "by the operating system",
 )
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _FAILURES)
 
 # The bus id as nvidia-smi prints it here may be malformed ("000:BA:80.0"): the trailing colon proves that it is whole.
 _HANDLE = re.compile(
-    r"for GPU\s*([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-9A-Fa-f])(?=[:\s])(?::\s*(.*))?", re.IGNORECASE
+    r"for GPU\s*(?:\d+:\s+)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-9A-Fa-f])(?=[:\s])(?::\s*(.*))?", re.IGNORECASE
 )
 _LIBRARY = re.compile(r"NVML library version: ([0-9][0-9.]*)\s*$")
 _QUOTED_FIELD = re.compile(r"Field \"([^\"]*)\" is not a valid field")
@@ -99,6 +114,10 @@ def _kind(text: str) -> str | None:
 
 def _failure(kind: str, line: Line, problems: Problems) -> dict[str, Any] | None:
     text = line.text.strip()
+    if not line.terminated and not text.endswith(_ENDS):
+        # Words may be missing, and with them what kind of failure this is.
+        problems.cut(line)
+        return None
     failure: dict[str, Any] = {"kind": kind}
     handle = _HANDLE.search(text)
     if handle:
@@ -106,10 +125,6 @@ def _failure(kind: str, line: Line, problems: Problems) -> dict[str, Any] | None
     field = _QUOTED_FIELD.search(text)
     if field:
         failure["field"] = field.group(1)
-    if not line.terminated:
-        # Words may be missing, and with them what kind of failure this is.
-        problems.cut(line)
-        return None if kind == "initialize_failed" else failure
     if handle and handle.group(2):
         failure["reason"] = handle.group(2).strip().rstrip(".")
     failure["text"] = text

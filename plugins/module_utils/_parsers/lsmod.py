@@ -17,7 +17,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _MODULE = re.compile(r"^([A-Za-z0-9_-]+)\s+(\d+)\s+(-?\d+|-)(?:\s+([A-Za-z0-9_,.\[\]-]+))?\s*$")
-_PROC = re.compile(r"^([A-Za-z0-9_-]+) (\d+) (-?\d+|-) (\S+) (Live|Loading|Unloading) (?:0x)?[0-9a-f]+(?: \([A-Z]+\))?\s*$")
+_PROC = re.compile(
+    r"^([A-Za-z0-9_-]+) (\d+) (-?\d+|-) (\S+) (Live|Loading|Unloading) (?:0x)?[0-9a-f]+(?: \([A-Z]+\))?\s*$"
+)
 
 
 def parse(text: str) -> Parsed:

@@ -212,7 +212,9 @@ class _Reader:
     def _bus(self, device: dict[str, Any], rest: str, line: Line) -> None:
         match = _BUS.search(rest)
         if match:
-            device["bus"] = dict(zip(("primary", "secondary", "subordinate"), (part.lower() for part in match.groups())))
+            device["bus"] = dict(
+                zip(("primary", "secondary", "subordinate"), (part.lower() for part in match.groups()))
+            )
         else:
             self.problems.add("The bus numbers of the bridge are not readable.", line)
 

@@ -23,7 +23,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._reco
 
 _FIELD = re.compile(r"^([a-z][a-z_]*):\s+(.*?)\s*$")
 _EMPTY = re.compile(r"^(depends|intree|description|version):\s*$")
-_SINGLE = frozenset({"filename", "version", "srcversion", "license", "vermagic", "name", "signer", "sig_key", "description"})
+_SINGLE = frozenset(
+    {"filename", "version", "srcversion", "license", "vermagic", "name", "signer", "sig_key", "description"}
+)
 _FIELDS = _SINGLE | {
     "author",
     "alias",

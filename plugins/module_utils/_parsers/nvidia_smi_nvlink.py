@@ -5,7 +5,7 @@
 
 Value::
 
-    {"gpus": [{"index", "name", "uuid", "links": [{"link", "active": bool, "speed_gbytes_per_s"}], "note"}],
+    {"gpus": [{"index", "name", "uuid", "links": [{"link", "active": bool, "speed_gbytes_s"}], "note"}],
      "failures": [...], "warnings": [...]}
 
 The text is empty on a machine whose GPUs have no NVLink.  The printed speed is the raw signalling rate of one direction.
@@ -53,7 +53,7 @@ def parse(text: str) -> Parsed:
         elif link and current is not None:
             entry: dict[str, Any] = {"link": int(link.group(1)), "active": link.group(2) is not None}
             if link.group(2):
-                entry["speed_gbytes_per_s"] = float(link.group(2))
+                entry["speed_gbytes_s"] = float(link.group(2))
             current["links"].append(entry)
         elif note and line.terminated and current is not None:
             current["note"] = note.group(1).strip()
