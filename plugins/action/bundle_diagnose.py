@@ -133,6 +133,16 @@ def diagnose(bundle: Path) -> dict[str, t.Any]:
     return {"facts": facts, "plan": plan or {}, "findings": findings}
 
 
+def report_of(found: dict[str, t.Any], title: str, created: str) -> dict[str, t.Any]:
+    """report.json. A recording may know of GPUs by their number only; what has no address has no place in the tree."""
+    facts = {
+        name: {**data, "gpus": [gpu for gpu in data.get("gpus", []) if gpu.get("pci")]}
+        for name, data in found["facts"].items()
+    }
+    plan = found["plan"] or {"rack": {"fabric": "", "rails": 0}, "hosts": {}}
+    return build(facts, plan, found["findings"], created=created, title=title)
+
+
 class ActionModule(ActionBase):
     """Documented in plugins/modules/bundle_diagnose.py. Runs on the controller and touches no host."""
 
@@ -152,7 +162,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{bundle}: no such folder; gpu_fabric_bundle names the folder of a support bundle")
         found = diagnose(bundle)
         created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        report = build(found["facts"], found["plan"], found["findings"], created=created, title=f"Bundle {bundle.name}")
+        report = report_of(found, f"Bundle {bundle.name}", created)
         paths = {"json": report_dir / "report.json", "html": report_dir / "report.html"}
         if not self._task.check_mode:
             report_dir.mkdir(parents=True, exist_ok=True)

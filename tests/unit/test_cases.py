@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 from pathlib import Path
@@ -14,12 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.railyard.gpu_fabric.plugins.action.bundle_diagnose import diagnose
+from ansible_collections.railyard.gpu_fabric.plugins.action.bundle_diagnose import diagnose, report_of
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.page import render_html
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("RAILYARD_SHARED", ROOT.parent / "shared"))
 CASES = sorted((SHARED / "cases").glob("F*/case.yml"))
-SEVERITIES = {"fail": ("fail",), "warn": ("fail", "warn"), "configure": ("fail", "warn", "info")}
+SEVERITIES = {"fail": ("fail",), "warn": ("warn",), "configure": ("warn", "info")}
 
 if not CASES:
     pytest.skip(f"no cases under {SHARED / 'cases'} (set RAILYARD_SHARED)", allow_module_level=True)
@@ -71,6 +73,9 @@ def test_the_fault_reaches_its_verdict(path):
     listed = "\n".join(f"{f['severity']} {f['id']}: {f['message']}" for f in result["findings"])
     assert satisfying(case, result), f"{case['must_name']} not named together in:\n{listed}"
     assert "RF-INTERNAL" not in {f["id"] for f in result["findings"]}, listed
+    # The exit code follows from this: 2 with a finding that stops, 0 otherwise.
+    stops = [f["id"] for f in result["findings"] if f["severity"] == "fail"]
+    assert bool(stops) == (case["verdict"] == "fail"), listed
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name[:3])
@@ -96,3 +101,15 @@ def test_the_healthy_twin_does_not_give_the_finding(path):
     given = {f["id"] for f in healthy["findings"]}
     assert not fault & given, [f["message"] for f in healthy["findings"] if f["id"] in fault]
     assert not [f["id"] for f in healthy["findings"] if f["severity"] == "fail"]
+
+
+@pytest.mark.parametrize("side", ["fault", "healthy"])
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name[:3])
+def test_every_bundle_has_a_report(path, side):
+    folder = path.parent / side
+    if not folder.is_dir():
+        pytest.skip(f"{path.parent.name[:3]} has no {side} bundle")
+    report = report_of(diagnosed(folder), "Bundle", "2026-01-01T00:00:00+00:00")
+    assert json.loads(json.dumps(report))["findings"] == diagnosed(folder)["findings"]
+    page = render_html(report)
+    assert all(f["id"] in page for f in report["findings"])

@@ -115,8 +115,8 @@ def acs_redirects(host: HostView) -> t.Iterator[Finding]:
         ],
         remedy=None
         if passthrough or not isinstance(cmdline, list)
-        else "Turn ACS off in the firmware setup, or have site.yml --tags rdma install the unit that clears it at boot on "
-        "these bridges; add iommu=pt to the kernel's command line (/proc/cmdline lacks it) and reboot.",
+        else "Turn ACS off in the firmware setup, or have site.yml --tags rdma install the unit that clears it at boot "
+        "on these bridges; add iommu=pt to the kernel's command line (/proc/cmdline lacks it) and reboot.",
     )
 
 

@@ -207,6 +207,10 @@ ENTRIES: tuple[Entry, ...] = (
     ),
 )
 _BY_ID = {entry.id: entry for entry in ENTRIES}
+# Of no consequence where nothing is applied.
+_LIVE_ONLY = ("RF-PLAN-MEMBER-ADDRESS",)
+# A recording without GPUs and PCIe tree cannot tell rails from other devices; that is the recording's lack, no fault.
+_NEED_GPUS = ("RF-PLAN-LOW-CONFIDENCE", "RF-PLAN-MIXED-LINK-LAYER")
 _ABOUT_GPUS = ("RF-PLAN-VERSIONS", "RF-PLAN-FLAVOUR")
 
 
@@ -214,11 +218,12 @@ _ABOUT_GPUS = ("RF-PLAN-VERSIONS", "RF-PLAN-FLAVOUR")
 def noted_while_planning(host: HostView) -> t.Iterator[Finding]:
     for note in dicts(host.plan.get("notes")):
         entry = _BY_ID.get(str(note.get("id")))
-        if entry is not None:
+        if entry is not None and not (host.recorded_only and entry.id in _LIVE_ONLY):
             yield entry.on(
                 host,
                 f"{host.name}: {note.get('message')}",
                 device=note.get("device"),
                 evidence=[*(note.get("evidence") or []), *(gpu_lines(host) if entry.id in _ABOUT_GPUS else [])],
                 remedy=note.get("remedy"),
+                severity="warn" if entry.id in _NEED_GPUS and host.recorded_only and not host.gpus else None,
             )

@@ -341,20 +341,38 @@ def firmware_drift(rack: RackView) -> t.Iterator[Finding]:
             )
 
 
-@rack_rule(NAMES_DIFFER)
-def names_differ(rack: RackView) -> t.Iterator[Finding]:
+def _places(rack: RackView) -> dict[str, dict[str, str]]:
+    """PCI address → host → RDMA device name, from the facts and from a recorded list of the rack's devices."""
     places: dict[str, dict[str, str]] = collections.defaultdict(dict)
+    for line in (rack.text("nodes_pci.txt") or "").splitlines():
+        words = line.split()
+        if len(words) == 3:
+            places[words[2].lower()][words[0]] = words[1]
     for host in rack.hosts:
         for name, device in host.section("rdma_devices").items():
             device = mapping(device)
             if device.get("pci") and not device.get("software"):
                 places[device["pci"]][host.name] = name
+    if places:
+        return places
+    # Without addresses only the whole set can be compared: equal machines have equal sets of InfiniBand names.
+    for host in rack.hosts:
+        names = sorted((p.device for p in host.ports if p.data.get("link_layer") != "Ethernet"), key=natural)
+        if names:
+            places[f"{len(names)} devices"][host.name] = ", ".join(names)
+    return places
+
+
+@rack_rule(NAMES_DIFFER)
+def names_differ(rack: RackView) -> t.Iterator[Finding]:
+    places = _places(rack)
     odd: dict[str, list[tuple[str, str, str]]] = collections.defaultdict(list)
     for pci, names in places.items():
         counts = collections.Counter(names.values())
         if len(counts) < 2:
             continue
-        usual = max(counts, key=lambda name: (counts[name], [-part for _k, part, _t in natural(name)]))
+        # Of equally frequent names the first in order is taken, so that the verdict does not depend on host order.
+        usual = min(counts, key=lambda name: (-counts[name], natural(name)))
         for host_name, name in names.items():
             if name != usual:
                 odd[host_name].append((pci, name, usual))
@@ -364,7 +382,8 @@ def names_differ(rack: RackView) -> t.Iterator[Finding]:
         detail = "; ".join(f"{pci} is {name} here, {usual} on most hosts" for pci, name, usual in differing)
         yield NAMES_DIFFER.on(
             host_name,
-            f"{host_name}: RDMA device names differ from the rack's: {detail}",
+            f"{host_name}: RDMA device names differ from the rack's: {detail}; the host's own names wanted wherever "
+            "devices are listed",
             device=listed,
             evidence=[f"{host_name} {name} {pci}" for pci, name, _usual in differing],
         )

@@ -198,10 +198,10 @@ def traffic_class(host: HostView) -> t.Iterator[Finding]:
     for (dscp, priority, lossless_priority, wanted), netdevs in wrong.items():
         yield TRAFFIC_CLASS.on(
             host,
-            f"{host.name}: {shown}: packets leave with DSCP {dscp}, which {', '.join(netdevs)} maps to priority "
+            f"{host.name}: {shown}: packets leave with DSCP {dscp}, which {_nics(netdevs)} maps to priority "
             f"{priority} without PFC; PFC is on for priority {lossless_priority}: NCCL_IB_TC {wanted << 2 | 2} (DSCP "
             f"{wanted}) wanted",
-            device=", ".join(netdevs),
+            device=_nics(netdevs),
             evidence=[
                 f"/etc/nccl.conf: NCCL_IB_TC={set_to}" if set_to is not None else "/etc/nccl.conf has no NCCL_IB_TC",
                 f"PFC enabled: priority {lossless_priority}",
@@ -211,11 +211,16 @@ def traffic_class(host: HostView) -> t.Iterator[Finding]:
     for priority, netdevs in untrusted.items():
         yield TRUST.on(
             host,
-            f"{host.name}: {', '.join(netdevs)} trusts pcp, dscp wanted: PFC is on for priority {priority}, and "
+            f"{host.name}: {_nics(netdevs)} trusts pcp, dscp wanted: PFC is on for priority {priority}, and "
             "untagged RoCE goes to priority 0",
             device=", ".join(netdevs),
             evidence=["Priority trust state: pcp", f"PFC enabled: priority {priority}"],
         )
+
+
+def _nics(netdevs: list[str]) -> str:
+    """A recording may not say which interface the settings are of."""
+    return ", ".join(netdevs) if netdevs != ["*"] else "the NIC"
 
 
 @host_rule(PAUSE)
