@@ -193,7 +193,7 @@ def _cpus(source: Source) -> Optional[int]:
     count = 0
     for span in listed.split(","):
         first, _, last = span.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        if not first.isdecimal() or (last and not last.isdecimal()):
             return None
         count += int(last or first) - int(first) + 1
     return count

@@ -78,7 +78,7 @@ def parse_routes(text: str, family: int = 4) -> list[dict[str, Any]]:
             route["family"] = 6
         route.setdefault("table", "main")
         if "metric" in route:
-            if not route["metric"].isdigit():
+            if not route["metric"].isdecimal():
                 continue
             route["metric"] = int(route["metric"])
         found.append(route)
@@ -135,6 +135,7 @@ def parse_bonding(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     members: list[str] = []
     up: list[str] = []
+    speeds: dict[str, int] = {}
     current = None
     for line in text.splitlines():
         key, separator, value = (part.strip() for part in line.partition(":"))
@@ -152,9 +153,13 @@ def parse_bonding(text: str) -> dict[str, Any]:
             members.append(value)
         elif key == "MII Status" and current is not None and value == "up":
             up.append(current)
+        elif key == "Speed" and current is not None and value.split()[:1] and value.split()[0].isdecimal():
+            speeds[current] = int(value.split()[0])
     if members:
         found["members"] = members
         found.setdefault("active", up)
+    if speeds:
+        found["member_speeds_mbps"] = speeds
     return found
 
 

@@ -41,7 +41,7 @@ def collect(source: Source) -> dict[str, Any]:
         recorded = {
             pid: parse_process_limits(source.read(f"/proc/{pid}/limits") or "")
             for pid in source.listdir("/proc")
-            if pid.isdigit()
+            if pid.isdecimal()
         }
         if any(recorded.values()):
             found["processes"] = {pid: limits for pid, limits in recorded.items() if limits}
@@ -72,7 +72,7 @@ def parse_process_limits(text: str) -> dict[str, Any]:
 def _limit(word: str) -> Limit:
     if word in ("unlimited", "infinity", "-1"):
         return "unlimited"
-    if not word.isdigit():
+    if not word.isdecimal():
         return None
     return "unlimited" if int(word) >= _INFINITY else int(word)
 
@@ -81,7 +81,7 @@ def _service(source: Source, told: dict[str, str]) -> dict[str, Any]:
     """Limits of the running main process; the unit's own for one that does not run."""
     found: dict[str, Any] = {}
     pid = told.get("MainPID", "0")
-    if pid.isdigit() and pid != "0":
+    if pid.isdecimal() and pid != "0":
         found["pid"] = int(pid)
         found.update(parse_process_limits(source.read(f"/proc/{pid}/limits") or ""))
     configured = {}

@@ -45,8 +45,12 @@ def collect(source: Source) -> dict[str, Any]:
             found[name] = {"kind": "bond", "bond": _bond(source, name)}
     for name, netdev in list(found.items()):
         if netdev.get("kind") == "bond":
-            for member in (netdev.get("bond") or {}).get("members", []):
+            bond = netdev.get("bond") or {}
+            speeds = bond.pop("member_speeds_mbps", {})
+            for member in bond.get("members", []):
                 found.setdefault(member, {}).setdefault("master", name)
+                if member in speeds:
+                    found[member].setdefault("speed_mbps", speeds[member])
     return found
 
 
@@ -172,7 +176,7 @@ def _kind_by_name(name: str, peer: Optional[str]) -> str:
     """Only for recordings that hold a name and nothing else; the names that container engines and udev give."""
     if name == "lo":
         return "loopback"
-    if "." in name and name.rsplit(".", 1)[1].isdigit():
+    if "." in name and name.rsplit(".", 1)[1].isdecimal():
         return "vlan"
     if peer is not None or name.startswith("veth"):
         return "veth"

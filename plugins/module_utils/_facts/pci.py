@@ -155,6 +155,6 @@ def _errors(source: Source, here: str) -> dict[str, int]:
     for severity in ("correctable", "nonfatal", "fatal"):
         for line in (source.read(f"{here}/aer_dev_{severity}") or "").splitlines():
             name, _, count = line.rpartition(" ")
-            if name.startswith("TOTAL_ERR") and count.isdigit():
+            if name.startswith("TOTAL_ERR") and count.isdecimal():
                 found[severity] = int(count)
     return found

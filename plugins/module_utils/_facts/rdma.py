@@ -35,7 +35,7 @@ def collect(source: Source) -> dict[str, Any]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def roce_mtu(netdev_mtu: int) -> Optional[int]:
@@ -73,7 +73,7 @@ def _device(source: Source, name: str) -> dict[str, Any]:
     if node_type is not None:
         number, _, label = node_type.partition(":")
         found["node_type"] = label.strip() or number.strip()
-        if number.strip().isdigit() and int(number) in _TRANSPORTS:
+        if number.strip().isdecimal() and int(number) in _TRANSPORTS:
             found["transport"] = _TRANSPORTS[int(number)]
     for key, attribute in (
         ("firmware", "fw_ver"),
@@ -89,7 +89,7 @@ def _device(source: Source, name: str) -> dict[str, Any]:
         if value is not None:
             found[key] = value
     siblings = _siblings(source, f"{base}/device/net")
-    ports = sorted((port for port in source.listdir(f"{base}/ports") if port.isdigit()), key=int)
+    ports = sorted((port for port in source.listdir(f"{base}/ports") if port.isdecimal()), key=int)
     found["ports"] = {port: _port(source, f"{base}/ports/{port}", int(port), siblings) for port in ports}
     return found
 
@@ -158,7 +158,7 @@ def _port(source: Source, base: str, number: int, siblings: list[tuple[str, int,
 
 
 def _numbers(source: Source, directory: str) -> list[int]:
-    return sorted(int(name) for name in source.listdir(directory) if name.isdigit())
+    return sorted(int(name) for name in source.listdir(directory) if name.isdecimal())
 
 
 def _gids(source: Source, base: str, link_layer: Optional[str]) -> list[dict[str, Any]]:

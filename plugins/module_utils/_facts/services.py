@@ -47,7 +47,7 @@ def collect(source: Source) -> dict[str, Any]:
             if told.get(label):
                 entry[key] = told[label]
         for key, label in (("pid", "MainPID"), ("restarts", "NRestarts")):
-            if told.get(label, "").isdigit() and told[label] != "0":
+            if told.get(label, "").isdecimal() and told[label] != "0":
                 entry[key] = int(told[label])
         if told.get("NeedDaemonReload") == "yes":
             entry["needs_daemon_reload"] = True

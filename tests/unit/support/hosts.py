@@ -42,7 +42,7 @@ def live(
     write(root, files or {})
     for name, script in (commands or {}).items():
         path = tools / name
-        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n", encoding="utf-8")
         path.chmod(0o755)
     return LiveSource(str(root), environ={"PATH": str(tools), **(environ or {})})
 

@@ -171,7 +171,6 @@ class TestLive:
 
     def test_a_command_that_hangs_is_ended_and_its_half_answer_dropped(self, tmp_path: Path) -> None:
         source = live(tmp_path, commands={"tool": "echo half; exec sleep 30"})
-        source._path += os.pathsep + "/usr/bin:/bin"
         before = time.monotonic()
         answer = source.run(["tool"], timeout=0.3)
         assert time.monotonic() - before < 10

@@ -1,0 +1,238 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Interfaces, addresses, routes and the connection of the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import live, recorded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import ip_text, netdevs, rdma, routes
+
+IP_ADDR = [
+    {
+        "ifname": "lo",
+        "flags": ["LOOPBACK", "UP"],
+        "mtu": 65536,
+        "operstate": "UNKNOWN",
+        "link_type": "loopback",
+        "addr_info": [],
+    },
+    {
+        "ifname": "rail0.100",
+        "link": "rail0",
+        "flags": ["UP", "LOWER_UP"],
+        "mtu": 9000,
+        "operstate": "UP",
+        "link_type": "ether",
+        "linkinfo": {"info_kind": "vlan", "info_data": {"protocol": "802.1Q", "id": 100}},
+        "addr_info": [
+            {"family": "inet", "local": "10.1.0.7", "prefixlen": 24},
+            {"family": "inet6", "local": "fd00::7", "prefixlen": 64},
+        ],
+    },
+    {"ifname": "veth9", "flags": [], "operstate": "DOWN", "link_type": "ether", "linkinfo": {"info_kind": "veth"}},
+    {"ifname": "ib0", "flags": ["UP"], "mtu": 4092, "max_mtu": 65520, "link_type": "infiniband", "addr_info": []},
+]
+
+
+class TestNetdevs:
+    def test_what_ip_tells(self, tmp_path: Path) -> None:
+        found = netdevs.collect(recorded(tmp_path, {"ip_addr.json": json.dumps(IP_ADDR)}))
+        assert found["rail0.100"]["vlan"] == {"id": 100, "link": "rail0"}
+        assert found["rail0.100"]["kind"] == "vlan"
+        assert found["rail0.100"]["addresses"] == ["10.1.0.7/24", "fd00::7/64"]
+        assert found["lo"]["kind"] == "loopback"
+        assert found["veth9"]["kind"] == "veth"
+        assert "addresses" not in found["veth9"]
+        assert (found["ib0"]["type"], found["ib0"]["mtu_max"]) == (32, 65520)
+
+    def test_an_ip_without_json_falls_back_to_procfs(self, tmp_path: Path) -> None:
+        source = live(
+            tmp_path,
+            {
+                "/proc/net/route": (
+                    "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+                    "eno1\t00000000\t010AA8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+                    "eno1\t000AA8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+                ),
+                "/proc/net/fib_trie": (
+                    "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.168.10.0\n        /24 link UNICAST\n"
+                    "     |-- 192.168.10.57\n        /32 host LOCAL\n"
+                    "     |-- 192.168.10.255\n        /32 link BROADCAST\n"
+                ),
+                "/proc/net/if_inet6": "fe80000000000000020000fffe000001 02 40 20 80     eno1\n",
+            },
+            commands={"ip": 'echo "Usage: ip [ -V ]" >&2; exit 255'},
+        )
+        assert netdevs.collect(source)["eno1"]["addresses"] == ["192.168.10.57/24", "fe80::200:ff:fe00:1/64"]
+        assert routes.collect(source)["routes"] == [
+            {"dst": "default", "dev": "eno1", "via": "192.168.10.1", "table": "main", "metric": 100, "family": 4},
+            {"dst": "192.168.10.0/24", "dev": "eno1", "table": "main", "metric": 100, "family": 4},
+        ]
+
+    def test_an_answer_that_is_no_json_is_said(self, tmp_path: Path) -> None:
+        source = live(tmp_path, commands={"ip": "echo '1: lo: <LOOPBACK>'"})
+        netdevs.collect(source)
+        assert source.unread[0]["source"] == "ip -j -d addr"
+
+    @pytest.mark.parametrize(
+        ("name", "kind"),
+        [
+            ("lo", "loopback"),
+            ("enp90s0np0", "physical"),
+            ("bond0", "bond"),
+            ("bond0.2973", "vlan"),
+            ("docker0", "bridge"),
+            ("br-8fbf90e8cf76", "bridge"),
+            ("veth81094fc@if10", "veth"),
+            ("ibs0", "ipoib"),
+            ("cilium_host", "other"),
+            ("enp90s0v0", "vf"),
+        ],
+    )
+    def test_kinds_by_name_where_nothing_else_was_recorded(self, tmp_path: Path, name: str, kind: str) -> None:
+        found = netdevs.collect(recorded(tmp_path, {"ip_br_addr.txt": f"{name}  UP  10.0.0.1/8\n"}))
+        assert found[name.split("@")[0]]["kind"] == kind
+
+    def test_a_bond_from_its_report(self, tmp_path: Path) -> None:
+        report = (
+            "Ethernet Channel Bonding Driver: v5.15\n\nBonding Mode: IEEE 802.3ad Dynamic link aggregation\n"
+            "Transmit Hash Policy: layer3+4 (1)\nMII Status: up\n\nSlave Interface: p0\n"
+            "MII Status: up\nSpeed: 200000 Mbps\n"
+            "\nSlave Interface: p1\nMII Status: down\nSpeed: Unknown\n"
+        )
+        found = netdevs.collect(recorded(tmp_path, {"root/proc/net/bonding/bond7": report}))
+        bond = found["bond7"]["bond"]
+        assert (bond["mode"], bond["members"], bond["active"]) == ("802.3ad", ["p0", "p1"], ["p0"])
+        assert found["p1"]["master"] == "bond7"
+        assert found["p0"]["speed_mbps"] == 200000
+        assert "speed_mbps" not in found["p1"]
+
+
+class TestRoutes:
+    def test_policy_routing(self, tmp_path: Path) -> None:
+        found = routes.collect(
+            recorded(
+                tmp_path,
+                {
+                    "ip_route_table_all.json": json.dumps(
+                        [
+                            {"dst": "default", "gateway": "10.224.0.1", "dev": "rail0", "table": "101"},
+                            {"dst": "10.224.0.0/24", "dev": "rail0", "prefsrc": "10.224.0.11", "metric": 5},
+                            {"type": "local", "dst": "10.224.0.11", "dev": "rail0", "table": "local"},
+                            {"dst": "10.9.9.9", "dev": "rail0"},
+                            {"type": "blackhole", "dst": "10.0.0.0/8"},
+                        ]
+                    ),
+                    "ip_rule.json": json.dumps([{"priority": 100, "src": "10.224.0.11", "table": "101"}]),
+                },
+            )
+        )
+        assert found["routes"] == [
+            {"dst": "default", "family": 4, "table": "101", "via": "10.224.0.1", "dev": "rail0"},
+            {"dst": "10.224.0.0/24", "family": 4, "table": "main", "dev": "rail0", "src": "10.224.0.11", "metric": 5},
+            {"dst": "10.9.9.9/32", "family": 4, "table": "main", "dev": "rail0"},
+            {"dst": "10.0.0.0/8", "family": 4, "table": "main", "type": "blackhole"},
+        ]
+        assert found["rules"] == [{"priority": 100, "from": "10.224.0.11", "family": 4, "table": "101"}]
+
+    def test_text_forms(self) -> None:
+        assert ip_text.parse_routes(
+            "default via 10.0.0.254 dev eno1 proto static metric 50 \n10.1.0.0/24 dev r0 table 101 src 10.1.0.5\n"
+            "broadcast 10.1.0.255 dev r0 table local\nfd00::/64 dev r0 metric 256\nnonsense here\n"
+        ) == [
+            {"dst": "default", "family": 4, "via": "10.0.0.254", "dev": "eno1", "metric": 50, "table": "main"},
+            {"dst": "10.1.0.0/24", "family": 4, "dev": "r0", "table": "101", "src": "10.1.0.5"},
+            {"dst": "fd00::/64", "family": 6, "dev": "r0", "metric": 256, "table": "main"},
+        ]
+        assert ip_text.parse_rules("0:\tfrom all lookup local\n100:\tfrom 10.1.0.5 lookup 101\n") == [
+            {"priority": 0, "from": "all", "table": "local", "family": 4},
+            {"priority": 100, "from": "10.1.0.5", "table": "101", "family": 4},
+        ]
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.text(max_size=200))
+    def test_any_text(self, text: str) -> None:
+        for parse in (
+            ip_text.parse_routes,
+            ip_text.parse_rules,
+            ip_text.parse_proc_route,
+            ip_text.parse_brief_addresses,
+            ip_text.parse_bonding,
+        ):
+            parse(text)
+
+
+class TestConnection:
+    NETDEVS: dict[str, Any] = {"eno1": {"addresses": ["192.0.2.8/24"]}, "rail0": {"addresses": ["10.224.0.11/24"]}}
+    DEFAULT: list[dict[str, Any]] = [{"dst": "default", "dev": "eno1", "table": "main", "family": 4}]
+
+    def test_the_interface_that_carries_it(self, tmp_path: Path) -> None:
+        source = live(tmp_path, environ={"SSH_CONNECTION": "10.224.0.99 50022 10.224.0.11 22"})
+        assert routes.ssh(source, self.NETDEVS, self.DEFAULT) == {
+            "address": "10.224.0.11",
+            "client": "10.224.0.99",
+            "netdev": "rail0",
+            "basis": "ssh_connection",
+        }
+
+    def test_an_address_that_is_not_the_hosts_own(self, tmp_path: Path) -> None:
+        source = live(tmp_path, environ={"SSH_CONNECTION": "203.0.113.5 50022 198.51.100.1 22"})
+        found = routes.ssh(source, self.NETDEVS, self.DEFAULT)
+        assert found is not None
+        assert (found["netdev"], found["basis"]) == ("eno1", "default_route")
+
+    def test_sudo_dropped_it_and_a_parent_has_it(self, tmp_path: Path) -> None:
+        source = live(
+            tmp_path,
+            {
+                "/proc/self/environ": "PATH=/bin\0",
+                "/proc/self/status": "Name:\tpython3\nPPid:\t300\n",
+                "/proc/300/environ": "HOME=/root\0",
+                "/proc/300/status": "Name:\tsudo\nPPid:\t200\n",
+                "/proc/200/environ": "SSH_CONNECTION=192.0.2.1 4022 192.0.2.8 22\0SHELL=/bin/sh\0",
+            },
+        )
+        found = routes.ssh(source, self.NETDEVS, [])
+        assert found is not None
+        assert (found["netdev"], found["client"]) == ("eno1", "192.0.2.1")
+
+    def test_no_connection_and_no_default_route(self, tmp_path: Path) -> None:
+        assert routes.ssh(live(tmp_path), self.NETDEVS, []) is None
+
+    def test_the_lowest_metric_wins(self, tmp_path: Path) -> None:
+        defaults = [{**self.DEFAULT[0], "metric": 200}, {**self.DEFAULT[0], "dev": "rail0", "metric": 100}]
+        found = routes.ssh(live(tmp_path), self.NETDEVS, defaults)
+        assert found is not None
+        assert found["netdev"] == "rail0"
+
+
+@pytest.mark.parametrize(
+    ("mtu", "active"), [(9000, 4096), (4200, 4096), (4192, 4096), (4191, 2048), (1500, 1024), (1280, 1024), (300, None)]
+)
+def test_path_mtu_of_a_roce_port(mtu: int, active: int | None) -> None:
+    assert rdma.roce_mtu(mtu) == active
+
+
+@pytest.mark.parametrize(
+    ("gid", "address"),
+    [
+        ("0000:0000:0000:0000:0000:ffff:0ae0:010b", "10.224.1.11"),
+        ("0000:0000:0000:0000:0000:FFFF:C0A8:0001", "192.168.0.1"),
+        ("fe80:0000:0000:0000:ba3f:d2ff:fe00:0010", None),
+        ("0000:0000:0000:0000:0000:0000:0000:0001", None),
+        ("0000:0000:0000:0000:0000:ffff:0ae0", None),
+        ("", None),
+    ],
+)
+def test_ipv4_in_a_gid(gid: str, address: str | None) -> None:
+    assert rdma.ipv4_of_gid(gid) == address
