@@ -14,7 +14,7 @@ from html import escape
 
 Json = dict[str, t.Any]
 
-CHIP_W, CHIP_H, GAP, PAD, HEAD = 112, 44, 10, 12, 22
+CHIP_W, CHIP_H, GAP, PAD, HEAD = 132, 44, 10, 12, 22
 ROW_SPACE = 34
 WIDTH = 1180
 RAIL_COLOURS = 8
@@ -117,8 +117,8 @@ def chip(device: Json, x: int, y: int) -> list[str]:
     return [
         f'<g class="chip {" ".join(classes)}"><title>{escape(hint)}</title>',
         f'<rect x="{x}" y="{y}" width="{CHIP_W}" height="{CHIP_H}" rx="6"/>',
-        text(x + 8, y + 18, fit(device["label"], 15), "name"),
-        text(x + 8, y + 34, fit(sub, 19), "small"),
+        text(x + 8, y + 18, fit(device["label"], 17), "name"),
+        text(x + 8, y + 34, fit(sub, 23), "small"),
         "</g>",
     ]
 
