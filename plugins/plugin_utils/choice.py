@@ -14,6 +14,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems impor
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
 CONFIDENCE = ("low", "medium", "high")
+BELOW_HOST_BRIDGE = "reaches its GPU below the host bridge"
 # Placeholder rates of a port without link say nothing about what it can do.
 _NO_LINK_RATES = (2.5, 10.0, 40.0)
 
@@ -114,14 +115,15 @@ class Chooser:
             narrowed = self._one_model(chosen)
             if narrowed:
                 chosen, confidence = narrowed, "medium"
-        chosen = chosen + self._orphans(chosen, pool)
-        confidence = min(confidence, layer_confidence, key=CONFIDENCE.index)
-        if not self._fits(len(chosen)):
+        orphans = self._orphans(chosen, pool)
+        confidence = min(confidence, layer_confidence, "medium" if orphans else "high", key=CONFIDENCE.index)
+        chosen = chosen + orphans
+        if not orphans and not self._fits(len(chosen)):
             expected = self.intent["gpu_fabric_expected_rails"]
             confidence = "high" if expected == len(chosen) else "medium"
             if len(chosen) > len(self.machine.gpus):
                 confidence = "low"
-        return chosen, confidence, "reaches its GPU below the host bridge"
+        return chosen, confidence, BELOW_HOST_BRIDGE
 
     def one_layer(self, hcas: list[Hca]) -> tuple[list[Hca], str]:
         counted = collections.Counter(link_layer(hca) for hca in hcas if link_layer(hca))

@@ -16,7 +16,7 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.choice import Chooser, link_layer
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.choice import BELOW_HOST_BRIDGE, Chooser, link_layer
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import (
     Hca,
@@ -198,7 +198,13 @@ class _Classifier:
     def plain_netdevs(self) -> list[Verdict]:
         """Interfaces and network functions without an RDMA device."""
         covered = {hca.pci for hca in self.machine.hcas}
-        named = {name for hca in self.machine.hcas for port in hca.ports for name in port.netdevs}
+        named = {
+            name
+            for hca in self.machine.hcas
+            if not hca.software or self.verdicts[hca.name].role == "compute"
+            for port in hca.ports
+            for name in port.netdevs
+        }
         found = []
         on_bus = set()
         for name in sorted(self.machine.netdevs, key=natural):
@@ -286,6 +292,8 @@ class _Classifier:
     def _why_rail(self, hca: Hca, why: str) -> str:
         rate = self.rates[hca.name]
         speed = f"{rate:g} Gb/s {link_layer(hca)}".strip() if rate else link_layer(hca)
+        if why == BELOW_HOST_BRIDGE and not self.affinity.near(hca):
+            why = "same model and place in the PCIe tree as the rails; its GPU is not shown"
         state = "" if hca.active else "; its port is down"
         return f"{speed}, {why}{state}".strip(", ")
 

@@ -100,6 +100,7 @@ def plan_host(
         )
     quality_of = _qos(host)
     costs = [_link_cost(host, rail, quality_of) for rail in host.rails] + [("driver", *_driver_cost(sets))]
+    _note_missing_rails(host)
     _note_topology(host)
     _note_paths(host)
     return {
@@ -298,6 +299,30 @@ def _own_address(host: Host) -> str | None:
 
 def _client(host: Host) -> str:
     return plain_address(text(mapping(host.machine.facts.get("ssh")).get("client")))
+
+
+def _note_missing_rails(host: Host) -> None:
+    """Fewer rails than the intent or the other GPUs of the host have."""
+    present = {rail.rail for rail in host.rails}
+    expected = host.intent["gpu_fabric_expected_rails"]
+    if expected is not None and len(present) < expected:
+        gone = sorted(set(range(expected)) - present)
+    else:
+        gone = sorted(set(range(max(present, default=-1) + 1)) - present)
+    if not gone:
+        return
+    shown = [f"rail {rail.rail}: {rail.hca.name} {rail.hca.pci}" for rail in host.rails]
+    host.notes.append(
+        Note(
+            "RF-PLAN-RAIL-MISSING",
+            ", ".join(f"rail {number}" for number in gone),
+            f"{len(present)} rails are here, {len(present) + len(gone)} are wanted: no device for rail "
+            + ", ".join(map(str, gone)),
+            shown,
+            "Look for the card with lspci; a card that fell off the bus comes back with a power cycle. "
+            "Otherwise set gpu_fabric_expected_rails to what the host has",
+        )
+    )
 
 
 def _note_topology(host: Host) -> None:

@@ -16,7 +16,21 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems impor
 
 # From here on Fabric Manager and IMEX have one package name for all branches.
 UNSUFFIXED_FROM = 580
-_DRIVER_PINS = ["nvidia-*", "libnvidia-*", "libcuda1", "libnvoptix1", "cuda-drivers*", "xserver-xorg-video-nvidia*"]
+# Everything that carries the driver's version, dependencies among it: apt would else take the newest of those.
+_DRIVER_PINS = [
+    "nvidia-*",
+    "libnvidia-*",
+    "lib*-nvidia*",
+    "libcuda1",
+    "libcudadebugger1",
+    "libnvcuvid1",
+    "libnvoptix1",
+    "libxnvctrl*",
+    "firmware-nvidia-*",
+    "linux-*-nvidia-*",
+    "cuda-drivers*",
+    "xserver-xorg-video-nvidia*",
+]
 
 
 def flavour(machine: Machine, intent: t.Mapping[str, t.Any]) -> tuple[str, str]:

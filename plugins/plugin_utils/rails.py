@@ -14,8 +14,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Gpu, Hca, Machine, Port, pci_key
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import DISTANCES, NEAR, Affinity
+
+NEAR_RANK = max(DISTANCES.index(distance) for distance in NEAR)
 
 
 @dataclass
@@ -73,20 +76,24 @@ def lay(machine: Machine, found: Classification, affinity: Affinity) -> list[Rai
 
 def _pair(machine: Machine, hcas: list[Hca], affinity: Affinity) -> dict[int, int]:
     """{end: GPU position}: nearest pairs first, each GPU its share; a GPU never takes what is nearer to another."""
-    share = max(1, -(-len(hcas) // len(machine.gpus)))
     pairs = []
     for n, hca in enumerate(hcas):
         for position, gpu in enumerate(machine.gpus):
             path = affinity.path(gpu.pci, hca)
             if path:
                 pairs.append((path.rank, position, pci_key(hca.pci), n))
+    if any(rank[0] <= NEAR_RANK for rank, *_ in pairs):
+        # Where PCIe switches pair GPUs and NICs, a NIC without a GPU under its switch lost its GPU: it gets no other.
+        pairs = [pair for pair in pairs if pair[0][0] <= NEAR_RANK]
     owner: dict[int, int] = {}
     taken: collections.Counter[int] = collections.Counter()
     nearest: dict[int, tuple[int, int]] = {}
     for rank, _, _, n in pairs:
         nearest[n] = min(rank, nearest.get(n, rank))
     # Equal pairs go one NIC per GPU first, so that two NICs and two GPUs under a switch pair up one to one.
-    for limit in range(1, share + 1):
+    for limit in range(1, len(hcas) + 1):
+        if len(owner) == len(nearest):
+            break
         for rank, position, _, n in sorted(pairs):
             if n not in owner and taken[position] < limit and rank[0] == nearest[n][0]:
                 owner[n] = position
@@ -98,7 +105,7 @@ def _order(machine: Machine, end: tuple[Hca, Port | None], owner: int | None) ->
     hca, port = end
     # An end without a GPU takes its place on the bus among the GPUs' addresses: the GPU it served may be gone.
     anchor = pci_key(machine.gpus[owner].pci) if owner is not None else pci_key(hca.pci)
-    return (anchor, pci_key(hca.pci), port.number if port else 1, hca.name)
+    return (anchor, pci_key(hca.pci), natural(hca.name), port.number if port else 1)
 
 
 def _numbers(order: list[int], owner: dict[int, int], gpus: int) -> dict[int, int]:

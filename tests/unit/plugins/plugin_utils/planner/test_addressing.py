@@ -1,0 +1,219 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses: in their subnets, unique, and the same whoever takes part in the run."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import boxes
+import pytest
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError, defaults
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def intent(**values):
+    return defaults() | {f"gpu_fabric_{name}": value for name, value in values.items()}
+
+
+def small(rails=2, **more):
+    """A host with few rails, which is quick to plan."""
+    box = boxes.Box(product=f"Example {rails}")
+    for n in range(rails):
+        first, second = box.switch(0x10 + 0x10 * n, 2)
+        box.gpu(f"0000:{0x13 + 0x10 * n:02x}:00.0", first).nic(
+            f"mlx5_{n}", f"0000:{0x14 + 0x10 * n:02x}:00.0", second, **more
+        )
+    return box.management().done()
+
+
+def addresses(plan):
+    return {(h, r["rail"]): r["ipv4"] for h, p in plan["hosts"].items() for r in p["rails"]}
+
+
+def test_subnet_per_rail():
+    plan = boxes.rack({"gpu-01": small(), "gpu-02": small()})
+    assert addresses(plan) == {
+        ("gpu-01", 0): "10.224.0.11/24",
+        ("gpu-01", 1): "10.224.1.11/24",
+        ("gpu-02", 0): "10.224.0.12/24",
+        ("gpu-02", 1): "10.224.1.12/24",
+    }
+    assert plan["rack"]["subnets"][1] == {"rail": 1, "ipv4": "10.224.1.0/24", "ipv6": None}
+    link = plan["hosts"]["gpu-02"]["links"][1]
+    assert (link["netdev"], link["mtu"], link["addresses"], link["routes"], link["rules"]) == (
+        "enmlx5_1", 9000, ["10.224.1.12/24"], [], [],
+    )  # fmt: skip
+
+
+def test_dual_stack_and_ipv6_only():
+    plan = boxes.rack({"gpu-01": small()}, rail_ipv6="fd00:224::/48")
+    assert plan["hosts"]["gpu-01"]["links"][1]["addresses"] == ["10.224.1.11/24", "fd00:224:0:1::b/64"]
+    only = boxes.rack({"gpu-01": small()}, rail_ipv4="", rail_ipv6="fd00:224::/48")["hosts"]["gpu-01"]
+    assert only["rails"][1]["ipv4"] is None and only["rails"][1]["ipv6"] == "fd00:224:0:1::b/64"
+    assert only["nccl_env"]["NCCL_IB_ADDR_FAMILY"] == "AF_INET6"
+    assert only["nccl_env"]["NCCL_IB_ADDR_RANGE"] == "fd00:224::/48"
+    assert "net.ipv6.conf.enmlx5_0.accept_ra" not in only["sysctl"]
+
+
+def test_flat_mode_has_arp_settings_rules_and_tables():
+    plan = boxes.rack({"gpu-01": small(), "gpu-02": small()}, rail_mode="flat")
+    assert list(addresses(plan).values()) == ["10.224.0.11/24", "10.224.0.12/24", "10.224.0.13/24", "10.224.0.14/24"]
+    host = plan["hosts"]["gpu-02"]
+    link = host["links"][1]
+    assert link["rules"] == [{"from": "10.224.0.14/32", "table": 1001, "priority": 1001}]
+    assert link["routes"] == [{"dst": "10.224.0.0/24", "src": "10.224.0.14", "table": 1001}]
+    assert host["sysctl"]["net.ipv4.conf.enmlx5_1.arp_ignore"]["value"] == "2"
+    assert host["sysctl"]["net.ipv4.conf.enmlx5_1.arp_announce"]["value"] == "2"
+    assert host["sysctl"]["net.ipv4.conf.enmlx5_1.rp_filter"]["value"] == "2"
+    assert not [key for key in host["sysctl"] if ".conf.all." in key]
+
+
+def test_routed_31_gives_each_port_a_link_of_its_own():
+    plan = boxes.rack({"gpu-01": small(), "gpu-02": small()}, rail_mode="routed_31")
+    assert addresses(plan)[("gpu-02", 1)] == "10.224.1.5/31"
+    rail = plan["hosts"]["gpu-02"]["rails"][1]
+    assert rail["ipv4_gateway"] == "10.224.1.4"
+    assert ipaddress.ip_interface(rail["ipv4"]).network == ipaddress.ip_network("10.224.1.4/31")
+    link = plan["hosts"]["gpu-02"]["links"][1]
+    assert {"dst": "10.224.0.0/24", "via": "10.224.1.4", "src": "10.224.1.5", "table": 1001} in link["routes"]
+    assert {"dst": "10.224.1.0/24", "via": "10.224.1.4", "src": "10.224.1.5", "table": 1001} in link["routes"]
+
+
+def test_gateways_route_the_other_rails():
+    link = boxes.rack({"gpu-01": small()}, rail_gateways=True)["hosts"]["gpu-01"]["links"][1]
+    assert {"dst": "10.224.0.0/24", "via": "10.224.1.1", "src": "10.224.1.11", "table": 1001} in link["routes"]
+
+
+def test_given_subnets():
+    plan = boxes.rack({"gpu-01": small()}, rail_subnets=["10.9.8.0/24", "10.7.6.0/24", "10.5.4.0/24"])
+    assert list(addresses(plan).values()) == ["10.9.8.11/24", "10.7.6.11/24"]
+
+
+def test_numbers_do_not_depend_on_who_takes_part():
+    facts = {f"gpu-{n}": small() for n in (1, 2, 3, 10)}
+    inventory = {host: {} for host in facts}
+    whole = addresses(boxes.rack(facts, inventory))
+    for host in facts:
+        alone = addresses(boxes.rack({host: facts[host]}, inventory))
+        assert alone == {key: value for key, value in whole.items() if key[0] == host}
+    # natural order: gpu-10 is the fourth
+    assert whole[("gpu-10", 0)] == "10.224.0.14/24"
+
+
+def test_given_numbers_win_and_must_differ():
+    facts = {"gpu-01": small(), "gpu-02": small()}
+    connection = {"gpu-01": {"node_id": 7}, "gpu-02": {}}
+    plan = boxes.plan_rack({"gpu-01": {"gpu_fabric_node_id": 7}, "gpu-02": {}}, facts, connection)
+    assert plan["hosts"]["gpu-01"]["rails"][0]["ipv4"] == "10.224.0.17/24"
+    with pytest.raises(IntentError, match="gpu_fabric_node_id.*both number 2"):
+        boxes.plan_rack({"gpu-01": {"gpu_fabric_node_id": 2}, "gpu-02": {}}, facts, {})
+
+
+@pytest.mark.parametrize(
+    ("variables", "hosts", "name"),
+    [
+        ({}, 250, "gpu_fabric_rail_ipv4_prefix"),
+        ({"rail_ipv4": "10.224.0.0/24"}, 1, "gpu_fabric_rail_ipv4"),
+        ({"rail_subnets": ["10.9.8.0/24"]}, 1, "gpu_fabric_rail_subnets"),
+        ({"rail_mode": "flat"}, 125, "gpu_fabric_rail_ipv4_prefix"),
+        ({"rail_mode": "routed_31"}, 129, "gpu_fabric_rail_ipv4_prefix"),
+        ({"expected_rails": 1}, 1, "gpu_fabric_expected_rails"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(variables, hosts, name):
+    inventory = {f"gpu-{n}": {} for n in range(1, hosts + 1)}
+    with pytest.raises(IntentError, match=name):
+        boxes.rack({"gpu-1": small()}, inventory, **variables)
+
+
+@pytest.mark.parametrize(
+    ("facts", "connection", "words"),
+    [
+        (small(), {"gpu-01": {"address": "10.224.1.9"}}, "10.224.1.9"),
+        (
+            small() | {"netdevs": small()["netdevs"] | {"docker0": {"kind": "bridge", "addresses": ["10.224.0.1/16"]}}},
+            {},
+            "docker0",
+        ),
+    ],
+)
+def test_rails_must_not_overlap_what_is_there(facts, connection, words):
+    with pytest.raises(IntentError, match="gpu_fabric_rail_ipv4: the rails'.*overlaps.*" + words):
+        boxes.rack({"gpu-01": facts}, connection)
+
+
+def test_an_address_that_the_plan_gave_before_does_not_stand_in_its_own_way():
+    first = boxes.rack({"gpu-01": small()})
+    facts = small()
+    for link in first["hosts"]["gpu-01"]["links"]:
+        facts["netdevs"][link["netdev"]]["addresses"] = link["addresses"]
+    assert boxes.rack({"gpu-01": facts}) == first
+    excluded = boxes.rack({"gpu-01": facts}, exclude_devices=["mlx5_1"])
+    assert [rail["hca"] for rail in excluded["hosts"]["gpu-01"]["rails"]] == ["mlx5_0"]
+
+
+def test_rack_wide_values_must_agree():
+    facts = {"gpu-01": small(), "gpu-02": small()}
+    with pytest.raises(IntentError, match="gpu_fabric_mtu: differs within the rack: 4200 on gpu-02; 9000 on gpu-01"):
+        boxes.plan_rack({"gpu-01": {}, "gpu-02": {"gpu_fabric_mtu": 4200}}, facts, {})
+
+
+def test_provider_addresses_in_a_guest_stay():
+    box = boxes.kvm()
+    box.facts["netdevs"]["enmlx5_3"]["addresses"] = ["172.20.3.9/24"]
+    plan = boxes.plan_one(box)
+    assert plan["rails"][3]["ipv4"] == "172.20.3.9/24"
+    assert 3 not in [link["rail"] for link in plan["links"]]
+    assert plan["qos"] == {}
+    # what the plan itself gave is ours on the next run, too
+    box.facts["netdevs"]["enmlx5_4"]["addresses"] = ["10.224.4.11/24"]
+    assert 4 in [link["rail"] for link in boxes.plan_one(box)["links"]]
+
+
+@given(
+    mode=st.sampled_from(["subnet_per_rail", "flat", "routed_31"]),
+    rails=st.integers(1, 16),
+    hosts=st.integers(1, 40),
+    prefix=st.integers(18, 26),
+    six=st.booleans(),
+    gateways=st.booleans(),
+)
+def test_addresses_are_unique_in_the_rack_and_inside_their_subnet(mode, rails, hosts, prefix, six, gateways):
+    plan = AddressPlan(
+        intent(
+            rail_mode=mode, rail_ipv4_prefix=prefix, rail_ipv6="fd00:224::/48" if six else "", rail_gateways=gateways
+        ),
+        rails,
+        hosts,
+    )
+    if plan.problems:
+        assert all("does not fit" in problem.message for problem in plan.problems)
+        return
+    seen = set()
+    nets = [ipaddress.ip_network(item) for item in plan.networks()]
+    for node in range(1, hosts + 1):
+        for rail in range(rails):
+            address = plan.address(node, rail)
+            for text in filter(None, (address.ipv4, address.ipv6)):
+                interface = ipaddress.ip_interface(text)
+                assert interface.ip not in seen
+                seen.add(interface.ip)
+                assert any(interface.ip in net for net in nets)
+                if interface.version == 4 and mode != "routed_31":
+                    assert interface.ip not in (interface.network.network_address, interface.network.broadcast_address)
+            if address.ipv4_gateway:
+                gateway = ipaddress.ip_address(address.ipv4_gateway)
+                assert gateway in ipaddress.ip_interface(address.ipv4).network
+                assert gateway not in seen or mode == "routed_31"
+
+
+@given(st.sets(st.from_regex(r"(gpu|node)-?[0-9]{1,3}[a-b]?", fullmatch=True), min_size=1, max_size=20))
+def test_numbers_are_the_place_in_natural_order(hosts):
+    numbers, problems = node_numbers(hosts, {})
+    assert problems == []
+    assert sorted(numbers.values()) == list(range(1, len(hosts) + 1))
