@@ -46,14 +46,7 @@ def host_directories(bundle: Path) -> dict[str, Path]:
 
 
 def host_facts(directory: Path) -> dict[str, t.Any]:
-    """Facts of one recorded host, with the texts that no section of the facts reads."""
-    facts = gather(BundleSource(str(directory)))
-    recorded = {}
-    for entry in sorted(directory.iterdir()):
-        text = read_text(entry)
-        if text is not None:
-            recorded[entry.stem] = text
-    return {**facts, "recorded": recorded}
+    return gather(BundleSource(str(directory)), nic_config=True)
 
 
 def read_yaml(path: Path) -> t.Any:

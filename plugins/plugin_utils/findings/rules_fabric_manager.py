@@ -97,6 +97,24 @@ FABRIC_STATE = define(
     source="NVIDIA Fabric Manager user guide; https://github.com/NVIDIA/nccl/issues/976",
 )
 
+NO_UMAD = define(
+    "fabric_manager",
+    "RF-FM-IB-UMAD",
+    title="ib_umad is not loaded for NVSwitch management",
+    severity="fail",
+    phase="verify",
+    means="Fourth-generation NVSwitches are managed with InfiniBand management packets over on-board bridge devices. "
+    "Without ib_umad Fabric Manager finds nothing to do and no GPU becomes usable, also on nodes whose rails are "
+    "Ethernet.",
+    looks_at="Bridge devices (SW_MNG in the VPD), the module list, the installed Fabric Manager.",
+    cause="RoCE hosts do not load ib_umad by themselves on minimal images.",
+    remedy="modprobe ib_umad, have it loaded at boot (site.yml --tags nvidia writes modules-load.d), restart "
+    "nvidia-fabricmanager.",
+    check="ls /sys/class/infiniband_mad; journalctl -u nvidia-fabricmanager: Detected NVL5+ system.",
+    source="NVIDIA Fabric Manager user guide; https://github.com/siderolabs/extensions/issues/717",
+    mended_by="nvidia",
+)
+
 _MISMATCH = re.compile(
     r"interface version (?P<manager>\d+(?:\.\d+)+) don.t match with driver version (?P<driver>\d+(?:\.\d+)+)"
 )
@@ -219,3 +237,18 @@ def mixed_rack(rack: RackView) -> t.Iterator[Finding]:
                 device="nvidia-fabricmanager",
                 evidence=[f"{len(host.gpus)} GPUs, 0 functions 10de class 0680"],
             )
+
+
+@host_rule(NO_UMAD)
+def umad_missing(host: HostView) -> t.Iterator[Finding]:
+    bridges = [n for n, role in host.roles.items() if role == "nvswitch_bridge"]
+    bridges += [pci for pci, d in host.section("pci").items() if mapping(mapping(d).get("vpd")).get("sw_mng")]
+    installed = _installed(host)
+    if bridges and installed and host.loaded("nvidia") and host.loaded("ib_umad") is False:
+        yield NO_UMAD.on(
+            host,
+            f"{host.name}: ib_umad is not loaded, loaded wanted: {len(bridges)} NVSwitch bridges are managed through "
+            "it",
+            device="ib_umad",
+            evidence=[f"bridges: {', '.join(map(str, bridges))}", f"{installed[0]} {installed[1]}", *_log(host)[-2:]],
+        )

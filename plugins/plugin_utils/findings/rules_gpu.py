@@ -116,6 +116,36 @@ GPU_FELL_OFF = define(
     source="https://github.com/NVIDIA/NVSentinel/issues/155; https://github.com/NVIDIA/dcgm-exporter/issues/604",
 )
 
+ROW_REMAP = define(
+    "gpu",
+    "RF-GPU-ROW-REMAP",
+    title="A GPU's memory needs attention",
+    severity="fail",
+    phase="preflight",
+    means="Row remapping failed or waits for a reset, or the SRAM error threshold was exceeded: the GPU has used up "
+    "or not yet applied its spare memory rows.",
+    looks_at="Remapped Rows (pending, failure) and the SRAM threshold of nvidia-smi -q. Corrected errors and remaps "
+    "that are done are no finding.",
+    cause="Uncorrectable memory errors.",
+    remedy="Pending: drain the node and reset the GPU or reboot. Failure or threshold exceeded: replace the GPU.",
+    check="nvidia-smi -q -d ROW_REMAPPER: Pending No, Remapping Failure Occurred No.",
+    source="NVIDIA GPU memory error management; thresholds of Azure/azurehpc-health-checks",
+)
+
+MIG = define(
+    "gpu",
+    "RF-GPU-MIG",
+    title="MIG is enabled on a GPU of the rack",
+    severity="warn",
+    phase="preflight",
+    means="NCCL cannot use peer-to-peer between MIG instances; a training job over this node fails or is slow.",
+    looks_at="Current and pending MIG mode of every GPU.",
+    cause="The node was used for inference or sharing before.",
+    remedy="nvidia-smi -mig 0 on the drained node, then a GPU reset or a reboot.",
+    check="nvidia-smi --query-gpu=mig.mode.current --format=csv prints Disabled for all.",
+    source="NVIDIA MIG user guide",
+)
+
 # Codes that a faulty application raises; the GPU is well.
 _APPLICATION_XIDS = frozenset({13, 31, 43, 45, 63, 66, 68, 69, 94, 154})
 
@@ -265,3 +295,33 @@ def fell_off_the_bus(host: HostView) -> t.Iterator[Finding]:
             device=pci,
             evidence=block[:4],
         )
+
+
+@host_rule(ROW_REMAP, MIG)
+def gpu_memory_and_mode(host: HostView) -> t.Iterator[Finding]:
+    for gpu in host.gpus:
+        label, device = f"GPU {gpu.get('index', '?')}", str(gpu.get("pci") or gpu.get("index"))
+        rows, ecc = mapping(gpu.get("remapped_rows")), mapping(gpu.get("ecc"))
+        wrong = [
+            text_
+            for seen, text_ in (
+                (rows.get("failure"), "row remapping failed"),
+                (rows.get("pending"), "row remapping pending"),
+                (ecc.get("sram_threshold_exceeded"), "SRAM error threshold exceeded"),
+            )
+            if seen is True or (isinstance(seen, int) and seen > 0)
+        ]
+        if wrong:
+            yield ROW_REMAP.on(
+                host,
+                f"{host.name}: {label} has {', '.join(wrong)}; none of these wanted",
+                device=device,
+                evidence=[f"remapped rows: {rows}" if rows else "", f"ecc: {ecc}" if ecc else ""],
+            )
+        if gpu.get("mig") is True:
+            yield MIG.on(
+                host,
+                f"{host.name}: {label} has MIG enabled, disabled wanted",
+                device=device,
+                evidence=["MIG mode: enabled"],
+            )

@@ -99,6 +99,24 @@ APT_LOCK = define(
     source="https://github.com/ansible/ansible/issues/51663",
 )
 
+NOT_AVAILABLE = define(
+    "packaging",
+    "RF-PKG-NOT-AVAILABLE",
+    title="A package is not in any source in the version that is needed",
+    severity="fail",
+    phase="preflight",
+    means="The installation would fail half-way, or take another version: Fabric Manager must have exactly the "
+    "driver's.",
+    looks_at="Recorded apt-cache policy answers: the candidate and the version table, against the driver's version; "
+    "names that are similar in the sources.",
+    cause="The package's name changed with the branch (nvidia-fabricmanager-570, from 580 on nvidia-fabricmanager), "
+    "the repository is not configured or a mirror is behind.",
+    remedy="Use the name that the sources have, configure gpu_fabric_repository, or choose a driver version of which "
+    "the repository has all packages.",
+    check="apt-cache policy PACKAGE lists the version.",
+    source="NVIDIA Fabric Manager user guide; package names of the CUDA repository",
+)
+
 HALF_INSTALLED = define(
     "packaging",
     "RF-PKG-HALF-INSTALLED",
@@ -261,6 +279,46 @@ def transaction_goes_too_far(host: HostView) -> t.Iterator[Finding]:
         device=(drivers or kernels)[0].split()[0],
         evidence=[*evidence[:6], *(f"installed: {row}" for row in present[:3])],
     )
+
+
+def policy(text: str) -> tuple[str | None, str | None, list[str]]:
+    """(installed, candidate, versions) of apt-cache policy; "(none)" is None."""
+    head = dict(re.findall(r"^\s+(Installed|Candidate):\s+(\S+)", text, re.M))
+    table = text.partition("Version table:")[2]
+    versions = re.findall(r"^\s(?:\*\*\*|\s\s)\s(\d\S*)\s", table, re.M)
+    plain = {key: None if value == "(none)" else value for key, value in head.items()}
+    return plain.get("Installed"), plain.get("Candidate"), versions
+
+
+@host_rule(NOT_AVAILABLE)
+def not_available(host: HostView) -> t.Iterator[Finding]:
+    names = (host.recorded("apt-cache_pkgnames") or "").split()
+    asked = host.want("driver_version")
+    driver = host.driver_version()
+    wanted = upstream(str(asked)) if asked else (driver[0] if driver else None)
+    for key, text in sorted(host.section("recorded").items()):
+        if not str(key).startswith("apt-cache_policy_") or not isinstance(text, str):
+            continue
+        package = str(key).removeprefix("apt-cache_policy_")
+        _installed, candidate, versions = policy(text)
+        stem = re.sub(r"-\d+$", "", package)
+        similar = [name for name in names if name != package and re.sub(r"-\d+$", "", name) == stem]
+        hint = f"; the sources have {', '.join(sorted(similar)[:4])}" if similar else ""
+        if candidate is None and not versions:
+            yield NOT_AVAILABLE.on(
+                host,
+                f"{host.name}: no source has package {package}{hint}; a candidate wanted",
+                device=package,
+                evidence=[line for line in text.splitlines() if line.strip()][:4] or [f"{package}: no answer"],
+            )
+        elif wanted and "fabric" in package and wanted not in [upstream(version) for version in versions]:
+            yield NOT_AVAILABLE.on(
+                host,
+                f"{host.name}: {package} is there as {', '.join(versions) or candidate}, {wanted} wanted: exactly the "
+                f"driver's version{hint}",
+                device=package,
+                evidence=[line for line in text.splitlines() if line.strip()][:6],
+            )
 
 
 _LOCKED = re.compile(r"Could not get lock (?P<lock>\S+?)\.? .*held by process (?P<pid>\d+) \((?P<command>[^)]*)\)")

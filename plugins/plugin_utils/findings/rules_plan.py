@@ -196,6 +196,16 @@ ENTRIES: tuple[Entry, ...] = (
         "topology.py",
     ),
     _define(
+        "RF-PLAN-TOPOLOGY-DIFFERS",
+        "info",
+        "The PCI tree and nvidia-smi use different words for a distance",
+        "Both agree on which NICs a GPU reaches below its host bridge, so pairs and GPUDirect do not depend on it.",
+        "Bridges above each GPU and NIC in sysfs, and nvidia-smi topo -m.",
+        "Platforms on which the driver sees NUMA nodes or nested switches in another way than the kernel.",
+        "Nothing to do.",
+        "topology.py",
+    ),
+    _define(
         "RF-PLAN-AFFINITY-UNKNOWN",
         "info",
         "GPU and NIC pairs cannot be known from inside the host",

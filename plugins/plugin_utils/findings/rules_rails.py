@@ -43,14 +43,15 @@ MTU_ODD = define(
 
 ACTIVE_MTU = define(
     "rdma",
-    "RF-IB-MTU",
-    title="Path MTU of an InfiniBand port differs on one node",
+    "RF-PORT-MTU",
+    title="Path MTU of a port differs on one node",
     severity="warn",
     phase="preflight",
     means="active_mtu of the port is smaller than on the other hosts: lower bandwidth on this rail, and connections "
     "with a fixed path MTU fail.",
-    looks_at="active MTU of the InfiniBand rails over the rack.",
-    cause="The switch port or the partition limits the MTU, or the port negotiated with an older device.",
+    looks_at="Active MTU of the rails' ports over the rack (InfiniBand; RoCE where the interface's MTU is not known).",
+    cause="The partition or the switch port limits the MTU (InfiniBand), the interface has a small MTU (RoCE: 4192 "
+    "gives 4096), or the neighbour is an older device.",
     remedy="Check the partition's mtu in the subnet manager's partitions.conf and the neighbour's port (smpquery "
     "portinfo), then bounce the port.",
     check="ibv_devinfo -d DEVICE: active_mtu 4096 (5) on all rails.",
@@ -152,17 +153,48 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
             )
 
 
+_LOCAL = re.compile(r"^(lo|docker|veth|br-|virbr|cni|cilium|lxc|flannel|tunl|kube)")
+
+
+@rack_rule(MTU_ODD)
+def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
+    """A recording without PCIe and RDMA facts has no rails: the same interface is compared over the hosts."""
+    if any(host.rail_ports or not host.recorded_only for host in rack.hosts):
+        return
+    by_name: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    for host in rack.hosts:
+        for netdev, data in host.section("netdevs").items():
+            mtu = mapping(data).get("mtu")
+            if (
+                isinstance(mtu, int)
+                and not _LOCAL.match(netdev)
+                and mapping(data).get("kind") not in ("veth", "bridge")
+            ):
+                by_name[netdev].append((host.name, mtu))
+    for netdev, seen in sorted(by_name.items()):
+        usual = majority(mtu for _host, mtu in seen) or max(mtu for _host, mtu in seen)
+        for host_name, mtu in seen:
+            if mtu != usual:
+                yield MTU_ODD.on(
+                    host_name,
+                    f"{host_name}: {netdev} has MTU {mtu}, {usual} wanted (as {netdev} of the other hosts)",
+                    device=netdev,
+                    evidence=[f"{name}: {netdev} mtu {value}" for name, value in seen[:6]],
+                )
+
+
 @rack_rule(ACTIVE_MTU)
 def odd_active_mtu(rack: RackView) -> t.Iterator[Finding]:
     rails = [
         _Rail(host, port.device, port.netdev or "", port.data["active_mtu_bytes"])
         for host in rack.hosts
-        for port in host.rail_ports
-        if port.active
-        and port.data.get("link_layer") == "InfiniBand"
+        for port in host.rail_ports or (host.ports if host.recorded_only else ())
+        if port.state in (None, "active")
+        # On Ethernet the path MTU follows from the interface's, which is judged where it is known.
+        and (port.data.get("link_layer") == "InfiniBand" or host.get("netdevs", port.netdev, "mtu") is None)
         and isinstance(port.data.get("active_mtu_bytes"), int)
     ]
-    usual = majority(rail.value for rail in rails)
+    usual = majority(rail.value for rail in rails) or max((rail.value for rail in rails), default=None)
     if usual is None:
         return
     for (host_name, mtu), group in _grouped([rail for rail in rails if rail.value < usual]).items():

@@ -83,6 +83,8 @@ MEMLOCK = define(
 )
 
 OURS = "90-gpu-fabric.conf"
+# Rails register tens of GiB for each process; any limit below that fails sooner or later.
+_ENOUGH = 2**36
 _JOB_SERVICES = ("slurmd", "containerd", "docker", "kubelet", "sshd", "ssh")
 
 
@@ -214,16 +216,20 @@ def small_memlock(host: HostView) -> t.Iterator[Finding]:
     services = host.section("limits", "services")
     for name in sorted(services):
         data = mapping(services[name])
-        seen = mapping(data.get("memlock")).get(
-            "soft", data.get("memlock") if not isinstance(data.get("memlock"), dict) else None
-        )
-        if name in _JOB_SERVICES and isinstance(seen, int) and not isinstance(seen, bool) and seen < 2**36:
-            yield _memlock(host, name, data.get("pid"), seen)
+        running = _soft(data.get("memlock"))
+        seen = running if running is not None else _soft(mapping(data.get("configured")).get("memlock"))
+        if name in _JOB_SERVICES and isinstance(seen, int) and seen < _ENOUGH:
+            yield _memlock(host, name, data.get("pid") if running is not None else None, seen)
     named = {str(mapping(data).get("pid")) for data in services.values()}
     for pid, data in sorted(host.section("limits", "processes").items()):
-        seen = mapping(mapping(data).get("memlock")).get("soft")
-        if pid not in named and pid != "1" and isinstance(seen, int) and seen < 2**36:
+        seen = _soft(mapping(data).get("memlock"))
+        if pid not in named and pid != "1" and isinstance(seen, int) and seen < _ENOUGH:
             yield _memlock(host, f"process {pid}", pid, seen)
+
+
+def _soft(value: t.Any) -> t.Any:
+    """The limit in force: facts hold soft and hard, or one value."""
+    return value.get("soft") if isinstance(value, dict) else value
 
 
 def _memlock(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
@@ -232,7 +238,7 @@ def _memlock(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
         host,
         f"{host.name}: {name} runs with a limit of locked memory (memlock) of {seen} bytes, unlimited wanted",
         device=name,
-        evidence=[f"/proc/{pid}/limits: Max locked memory {seen} bytes"],
+        evidence=[f"/proc/{pid}/limits: Max locked memory {seen} bytes" if pid else f"{name}: LimitMEMLOCK={seen}"],
         remedy=f"Set LimitMEMLOCK=infinity for {unit} (site.yml --tags rdma writes the drop-in), then systemctl "
         "daemon-reload and restart it on the drained node.",
     )

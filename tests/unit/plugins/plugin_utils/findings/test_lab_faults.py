@@ -208,7 +208,9 @@ def test_slow_port_that_lost_its_role_is_still_a_rail(rack):
 
 
 def test_infiniband_port_without_subnet_manager(rack):
-    rack.port(VICTIM, "mlx5_4").update(state="initializing", link_layer="InfiniBand", lid=65535, sm_lid=0)
+    for name in rack.facts:
+        rack.port(name, "mlx5_4").update(link_layer="InfiniBand", lid=7, sm_lid=1)
+    rack.port(VICTIM, "mlx5_4").update(state="initializing", lid=65535, sm_lid=0)
     finding = rack.only()
     assert finding["id"] == "RF-PORT-NO-SM"
     assert "SM lid 0" in finding["message"]
