@@ -29,7 +29,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, text
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import NEAR, Affinity
 
 FABRICS = {"Ethernet": "roce", "InfiniBand": "infiniband"}
 
@@ -326,12 +326,19 @@ def _note_missing_rails(host: Host) -> None:
 
 
 def _note_topology(host: Host) -> None:
-    wrong = host.affinity.disagreements()
-    if wrong:
+    differing = host.affinity.disagreements()
+    # Only where one of the two sees a path below the host bridge do pairs and GPUDirect depend on who is right.
+    grave = [item for item in differing if (item[2] in NEAR) != (item[3] in NEAR)]
+    for id_, wrong in (
+        ("RF-PLAN-TOPOLOGY-DISAGREES", grave),
+        ("RF-PLAN-TOPOLOGY-DIFFERS", [item for item in differing if item not in grave]),
+    ):
+        if not wrong:
+            continue
         gpu, name, tree, reported = wrong[0]
         host.notes.append(
             Note(
-                "RF-PLAN-TOPOLOGY-DISAGREES",
+                id_,
                 name,
                 f"{name} to the GPU at {gpu} is {tree} by the PCI tree and {reported} by nvidia-smi topo -m"
                 + (f" ({len(wrong)} such pairs)" if len(wrong) > 1 else ""),

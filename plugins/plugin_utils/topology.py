@@ -15,6 +15,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 # GPUDirect RDMA goes peer to peer up to here; beyond it the path crosses a host bridge.
 NEAR = ("PIX", "PXB")
+# What drivers before the split of NODE and SYS print for both.
+OLD_DISTANCE = "SOC"
 
 
 class Path(t.NamedTuple):
@@ -67,7 +69,7 @@ class Affinity:
             machine = self._machine
             if not hca.pci or hca.pci not in machine.functions or gpu_pci not in machine.functions:
                 reported = self._reported.get(key)
-                self._paths[key] = Path(reported, 0) if reported else None
+                self._paths[key] = Path("SYS" if reported == OLD_DISTANCE else reported, 0) if reported else None
             else:
                 self._paths[key] = between(machine.function(gpu_pci), machine.function(hca.pci))
         return self._paths[key]
@@ -85,7 +87,7 @@ class Affinity:
         """Whether the host shows which of *hcas* belongs to which GPU.
 
         A hypervisor that presents every function beside every other says nothing about the hardware: a virtual
-        machine counts only where it shows PCIe switches. On bare metal a difference between host bridges counts too.
+        machine counts only where it shows PCIe switches. On bare metal a difference between host bridges counts too, and a sole HCA needs none.
         """
         ranks = set()
         for hca in hcas:
@@ -98,7 +100,7 @@ class Affinity:
                 ranks.add(path.rank[0])
         if self._machine.virtual or self._machine.virtualization is None:
             return False
-        return len(ranks) > 1
+        return len(ranks) > 1 or (len(ranks) == 1 and len(hcas) == 1)
 
     def disagreements(self) -> list[tuple[str, str, str, str]]:
         """(GPU, HCA, from the PCI tree, from nvidia-smi topo) where the two differ."""
@@ -107,24 +109,20 @@ class Affinity:
         for (gpu_pci, name), reported in self._reported.items():
             hca = by_name.get(name)
             path = self.path(gpu_pci, hca) if hca else None
-            if path and path.distance != reported:
+            same = ("NODE", "SYS") if reported == OLD_DISTANCE else (reported,)
+            if path and path.distance not in same:
                 found.append((gpu_pci, name, path.distance, reported))
         return found
 
 
 def _smi_matrix(machine: Machine) -> dict[tuple[str, str], str]:
-    """nvidia-smi topo's GPU to NIC cells as {(GPU, device): distance}; columns are names, or NICn with a legend."""
+    """nvidia-smi topo's GPU to NIC cells: {(GPU PCI, RDMA device): distance}."""
     topo = mapping(mapping(machine.facts.get("outputs")).get("nvidia_smi_topo"))
-    legend = {str(k): str(v) for k, v in mapping(topo.get("nic_legend") or topo.get("nics")).items()}
-    by_index = {gpu.index if gpu.index is not None else n: gpu.pci for n, gpu in enumerate(machine.gpus)}
-    by_name = machine.hca_by_name
+    by_index = {str(position if gpu.index is None else gpu.index): gpu.pci for position, gpu in enumerate(machine.gpus)}
     found = {}
-    for row, cells in mapping(topo.get("matrix")).items():
-        if not (isinstance(row, str) and row.startswith("GPU") and row[3:].isdigit()):
-            continue
-        pci = by_index.get(int(row[3:]))
-        for column, cell in mapping(cells).items():
-            name = legend.get(str(column), str(column))
-            if pci and name in by_name and cell in DISTANCES:
-                found[(pci, name)] = cell
+    for index, cells in mapping(topo.get("gpu_nic")).items():
+        pci = by_index.get(str(index))
+        for name, cell in mapping(cells).items():
+            if pci and name in machine.hca_by_name and (cell in DISTANCES or cell == OLD_DISTANCE):
+                found[(pci, str(name))] = cell
     return found
