@@ -18,7 +18,7 @@ import re
 import shutil
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, CommandFailed, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, write_atomic
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import wait_for
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages import Installed, Move, satisfies
@@ -92,7 +92,20 @@ def complaints(result: Result) -> str:
     said += [
         after.strip() for line, after in zip(lines, lines[1:]) if line.startswith("Err:") and after.startswith("  ")
     ]
+    # Which dependency cannot be met is said before, in a paragraph of its own.
+    unmet = next(
+        (number for number, line in enumerate(lines) if line.startswith("The following packages have unmet")), None
+    )
+    if unmet is not None:
+        said += [line.strip() for line in lines[unmet + 1 : unmet + 9] if line.startswith(" ")]
     return " ".join(dict.fromkeys(said)) or result.stderr.strip() or result.stdout.strip()[-500:] or "no message"
+
+
+class AptFailed(Failure):
+    """apt's own words, without the options that keep it on its private state."""
+
+    def __init__(self, purpose: str, result: Result) -> None:
+        super().__init__(f"apt cannot {purpose}: {complaints(result)}", cmd=result.command, rc=result.rc)
 
 
 class Apt:
@@ -186,7 +199,7 @@ class Apt:
         result = self._cli.run(argv, check=False, timeout_s=600)
         # Older releases end with 0 although an index could not be fetched, and only warn.
         if result.rc != 0 or "Err:" in result.stdout or "Failed to fetch" in result.stderr:
-            raise CommandFailed(result, complaints(result))
+            raise AptFailed("fetch the package indexes", result)
 
     def offered(self, names: t.Sequence[str]) -> dict[str, list[str]]:
         if not names:
@@ -226,7 +239,7 @@ class Apt:
         ]
         result = self._cli.run(argv, check=False)
         if result.rc != 0:
-            raise CommandFailed(result, complaints(result))
+            raise AptFailed("work out the transaction", result)
         return parse_simulation(result.stdout)
 
     # Changing the host
@@ -240,7 +253,7 @@ class Apt:
         # A kernel module built on the host takes its time.
         result = self._cli.run(argv, check=False, timeout_s=3600)
         if result.rc != 0:
-            raise CommandFailed(result, complaints(result))
+            raise AptFailed("make the transaction", result)
 
     def hold(self, names: t.Sequence[str], on: bool) -> None:
         if names:

@@ -210,7 +210,7 @@ class PackageSet:
                 self._work_out(needed, removed)
                 self._apt.leave_private_state()
             ours = set(self._record.get("held", ()))
-            refused = refusals(request, self.moves, self._installed, ours, self._apt.is_older)
+            refused = refusals(request, self.moves, self._installed, ours, removed, self._apt.is_older)
             if refused:
                 raise Failure("This transaction is refused, and nothing was changed: " + "; ".join(refused) + ".")
         elif self._source in self._different and not self._absent:
@@ -363,7 +363,7 @@ class PackageSet:
         brought = [
             move.name
             for move in self.moves
-            if move.after is not None and move.before is None and self._request.asks_for(move.name)
+            if move.after is not None and move.before is None and self._request.asks_for(move)
         ]
         record = {
             "repository": repository.name if repository else None,

@@ -54,6 +54,14 @@ class Pin(t.NamedTuple):
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.packages)
 
 
+class Move(t.NamedTuple):
+    """One package of a transaction. ``before`` of ``None``: it is new; ``after`` of ``None``: it goes."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
 class Request(t.NamedTuple):
     """What is wanted of this host's packages, under one name."""
 
@@ -66,9 +74,11 @@ class Request(t.NamedTuple):
     protected: tuple[str, ...] = PROTECTED
     recommends: bool = False
 
-    def asks_for(self, name: str) -> bool:
-        """Whether a change of this package is within what was asked."""
-        return name in self.packages or any(pin.names(name) for pin in self.pins) or self.removes(name)
+    def asks_for(self, move: Move) -> bool:
+        """Whether a change was asked for: of a package that is named, or of a family coming to its pinned version."""
+        if move.name in self.packages or self.removes(move.name):
+            return True
+        return move.after is not None and any(pin.covers(move.name, move.after) for pin in self.pins)
 
     def removes(self, name: str) -> bool:
         return name not in self.packages and any(fnmatch.fnmatchcase(name, pattern) for pattern in self.remove)
@@ -79,14 +89,6 @@ class Installed(t.NamedTuple):
     held: bool
     # Only what its configuration left: removed, not purged.
     leftover: bool = False
-
-
-class Move(t.NamedTuple):
-    """One package of a transaction. ``before`` of ``None``: it is new; ``after`` of ``None``: it goes."""
-
-    name: str
-    before: str | None
-    after: str | None
 
 
 def satisfies(version: str, pin: str) -> bool:
@@ -120,9 +122,13 @@ def refusals(
     moves: t.Sequence[Move],
     installed: t.Mapping[str, Installed],
     ours: t.Container[str],
+    leaving: t.Container[str],
     is_older: t.Callable[[str, str], bool],
 ) -> list[str]:
-    """Why a transaction may not be made: what it would do beyond what was asked. One sentence each."""
+    """Why a transaction may not be made: what it would do beyond what was asked. One sentence each.
+
+    ``ours`` are the packages that this request has held so far, ``leaving`` those that are taken back.
+    """
     found = []
     for move in moves:
         present = installed.get(move.name)
@@ -132,7 +138,7 @@ def refusals(
                 f"{change}: it is held, and not by this collection. "
                 f"Release it with: apt-mark unhold {move.name}; or ask for the version that is held"
             )
-        elif request.asks_for(move.name):
+        elif request.asks_for(move) or (move.after is None and move.name in leaving):
             continue
         elif present is not None and present.held:
             found.append(f"{change}: it is held for another part of the stack, which has to change its version itself")
