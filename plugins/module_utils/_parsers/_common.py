@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
     @property
     def indented(self) -> bool:
-        return self.text[:1] in (" ", "\t")
+        return self.text[:1].isspace()  # copied from a web page, blanks may be no-break spaces
 
 
 class Problems:
@@ -153,7 +153,8 @@ def believable(text: Any, problems: Problems, prompts: bool = True) -> Iterator[
 
 
 _FAILURE = re.compile(
-    r"command not found|: not found$|[Pp]ermission denied|[Nn]o such (?:file|device)|cannot access"
+    r"command not found|: not found$|^Command '[^']+' not found|[Pp]ermission denied|[Nn]o such (?:file|device)"
+    r"|cannot access"
     r"|[Oo]peration not (?:permitted|supported)|Segmentation fault|Cannot allocate memory|Input/output error"
 )
 
@@ -224,6 +225,9 @@ def split_hosts(
         if match and match.group(1) in hosts:
             hosts[match.group(1)].append(line._replace(text=match.group(2)))
             prefixed += 1
+        elif line.damaged:
+            for group in hosts.values():  # whose line it was cannot be told
+                group.append(line)
     return list(hosts.items()) if prefixed > own else [(None, lines)]
 
 
@@ -280,6 +284,10 @@ def number(text: str) -> float | None:
 
 
 LINK_LAYERS = {"infiniband": "InfiniBand", "ethernet": "Ethernet"}
+
+
+# What EFA and the like say.  It is an answer, and no link layer.
+NO_LINK_LAYER = ("unspecified", "unknown")
 
 
 def link_layer(text: str) -> str | None:

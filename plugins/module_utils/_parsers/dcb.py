@@ -8,7 +8,7 @@ Value: the members that the object has, of::
     {"pfc": [8 bools], "pfc_capacity", "macsec_bypass": bool, "delay",
      "dscp_to_priority": {"26": 3}, "default_priority": [ints],
      "willing": bool, "ets_capacity", "cbs": bool, "tc_bandwidth": [8], "tsa": [8], "priority_to_tc": [8],
-     "prio_buffer": [8], "buffer_size": [8 bytes], "total_size": bytes,
+     "prio_buffer": [8], "buffer_size": [8 bytes], "total_size": bytes (not from text, which rounds them),
      "trust": ["dscp"], "dcbx": [...], "extra", "errors": [...]}
 
 An empty table is an empty JSON object: a value without members.
@@ -29,7 +29,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     holds_damage,
     integer,
     json_items,
-    number,
 )
 
 _PRIORITIES = 8
@@ -55,8 +54,8 @@ _SWITCHES = {"on": True, "off": False}
 _DSCP = {f"CS{n}": 8 * n for n in range(8)}
 _DSCP.update({f"AF{c}{d}": 8 * c + 2 * d for c in range(1, 5) for d in range(1, 4)})
 _DSCP.update({"EF": 46, "VOICE-ADMIT": 44, "LE": 1, "DF": 0})
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMG]i?)?b?$", re.IGNORECASE)
-_UNITS = {"k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
+# iproute2 rounds sizes to Kb and Mb in text; only what it prints in bytes is exact.
+_ROUNDED = re.compile(r"\d[KM]b$")
 _ERROR = re.compile(r"^(?:Error|RTNETLINK|Cannot find device|Device|Object|Operation|Attribute)\b")
 _NAMES = re.compile(r"(?:[a-z]+-)+[a-z]+|willing|delay|cbs|order")
 
@@ -98,18 +97,10 @@ def _read_json(text: str, value: dict[str, Any], problems: Problems) -> None:
             value["extra"][name] = member
 
 
-def _size(text: str) -> int | None:
-    match = _SIZE.match(text)
-    if not match:
-        return None
-    amount = number(match.group(1))
-    return None if amount is None else int(amount * _UNITS.get((match.group(2) or "").lower(), 1))
-
-
 def _element(text: str, kind: type) -> Any:
     if kind is bool:
         return _SWITCHES.get(text)
-    return _size(text) if kind is int else text
+    return integer(text[:-1] if text.endswith("b") else text) if kind is int else text
 
 
 def _vector(name: str, words: list[str]) -> list[Any] | None:
@@ -137,6 +128,10 @@ def _dscp_table(words: list[str]) -> dict[str, int] | None:
 
 def _pair(name: str, words: list[str], value: dict[str, Any]) -> bool:
     """Put one name and its words; False where they are not what dcb prints."""
+    if name in ("buffer_size", "total_size") and any(_ROUNDED.search(word) for word in words):
+        if name == "total_size" or len(words) == _PRIORITIES:
+            value["extra"][name] = " ".join(words)
+        return True
     if name in _VECTORS:
         vector = _vector(name, words)
         if vector is not None:
@@ -179,6 +174,8 @@ def _read_line(line: Line, value: dict[str, Any], problems: Problems) -> None:
         while end < len(words) and not _NAMES.fullmatch(words[end]):
             end += 1
         said = words[position + 1 : end]
+        if not line.terminated and end == len(words) and name.replace("-", "_") not in (*_VECTORS, *_SCALARS):
+            return  # how many words are missing cannot be told
         if said and not _pair(name.replace("-", "_"), said, value) and line.terminated:
             problems.add(f"'{' '.join(said)}' is no value of {name}.", line)
         position = end

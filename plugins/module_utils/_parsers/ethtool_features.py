@@ -31,8 +31,10 @@ _ERROR = re.compile(r"^(?:Cannot get|netlink error)")
 
 
 def _feature(active: bool, remark: str | None) -> dict[str, bool]:
-    requested = {"requested on": True, "requested off": False, "not requested": not active}.get(remark or "", active)
-    return {"active": active, "fixed": remark == "fixed", "requested": requested}
+    feature = {"active": active, "fixed": remark == "fixed"}
+    if remark != "not requested":  # after a change: another feature brought it along
+        feature["requested"] = {"requested on": True, "requested off": False}.get(remark or "", active)
+    return feature
 
 
 def _read_text(text: str, value: dict[str, Any], problems: Problems) -> None:

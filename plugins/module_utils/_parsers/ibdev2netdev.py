@@ -44,13 +44,13 @@ _ROW = re.compile(
     \s+port\s+(?P<port>\d+)
     (?:\s+\((?P<port_state>[^()]*)\))?
     \s+(?:
-        ==>(?:\s+(?P<netdev>[^\s()]+))?\s+\((?P<status>\w+)\)
+        ==(?:>|&gt;)(?:\s+(?P<netdev>[^\s()]+))?\s+\((?P<status>\w+)\)
       | <===>\s+(?P<old_netdev>[^\s()]+)
     )
     \s*(?P<comment>\#.*)?$""",
     re.VERBOSE,
 )
-_ARROW = re.compile(r"==>")
+_ARROW = re.compile(r"==>|==&gt;")
 _STATUS = {"up": "up", "down": "down", "na": "na"}
 
 

@@ -110,7 +110,7 @@ class _Reader:
             return
         elif match:
             self._link(match)
-        elif header:
+        elif header and line.terminated:  # a node's description may hold colons itself
             self._open(header)
         elif _ERROR.match(line.text) or failure(line.text):
             self.value["errors"].append(line.text.strip())

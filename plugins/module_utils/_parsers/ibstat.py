@@ -22,6 +22,7 @@ import re
 from typing import Any
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    NO_LINK_LAYER,
     Line,
     Parsed,
     Problems,
@@ -46,15 +47,16 @@ _NODE_TYPES = {
     "usnic": "usnic",
     "???": "unknown",
 }
-_HEADER = re.compile(r"^\s*(CA|Switch|Router|iWARP RNIC|RNIC|usNIC|\?\?\?)(:?) '([^']+)'\s*$", re.IGNORECASE)
+_HEADER = re.compile(r"^\s*(CA|Switch|Router|iWARP RNIC|RNIC|usNIC|\?\?\?)(:?) ['‘’]([^'‘’]+)['‘’]\s*$", re.IGNORECASE)  # noqa: RUF001
 _PORT = re.compile(r"^\s*Port (\d+):\s*$")
-_FIELD = re.compile(r"^\s*([A-Za-z?][\w ?./()-]{0,40}?):(?:\s+(.*?))?\s*$")
+_FIELD = re.compile(r"^\s*([A-Za-z?][\w ?./()-]{0,40}?):\s*(.*?)\s*$")
 _MESSAGE = re.compile(r"^\s*(?:\S+: )?(ibpanic|ibwarn|ibdebug)\b", re.IGNORECASE)
 _FAILED = re.compile(
     r"stat of IB device '([^']+)' failed|'([^']+)' IB device can't be found|'([^']+)' has no port number"
 )
 # ibstat -l prints bare names.  Kernel names carry a number; a word without one may be anything.
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*$")
+_WORD = re.compile(r"^[A-Za-z][\w.-]*$")
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)(?:\s*Gb/s(?:ec)?)?(?:\s*\(([^()]*)\))?$")
 _SPEED = re.compile(r"^(\d+(?:\.\d+)?)(?:\s*Gb/?p?s(?:ec)?)?$")
 _MASK = re.compile(r"^0x[0-9a-fA-F]{1,8}$")
@@ -79,6 +81,7 @@ _PORT_FIELDS = {
     "port guid": "port_guid",
     "link layer": "link_layer",
 }
+_ORDER = {key: n for n, key in enumerate(["ca_type", *_CA_FIELDS.values(), *_PORT_FIELDS.values()])}
 
 
 def _text(text: str) -> str | None:
@@ -144,7 +147,7 @@ def _field_key(label: str) -> tuple[str | None, bool]:
 
 
 def _native(text: str) -> bool:
-    if _HEADER.match(text) or _PORT.match(text) or re.match(r"\s*ib(?:panic|warn|debug):", text):
+    if _HEADER.match(text) or _PORT.match(text) or _NAME.match(text) or re.match(r"\s*ib(?:panic|warn|debug):", text):
         return True
     match = _FIELD.match(text)
     return bool(match and _field_key(match.group(1))[0])
@@ -278,6 +281,8 @@ class _Reader:
             record[key] = value
             if key == "rate_gbps":
                 record["rate_text"] = text
+        elif key == "link_layer" and text.lower() in NO_LINK_LAYER:
+            record["extra"]["Link layer"] = text
         elif text:
             self.problems.add("ibstat does not print such a value here.", line)
 
@@ -287,7 +292,7 @@ class _Reader:
             if self.ca is None:
                 self._open_ca(line, None, None)
                 self.value["filtered"] = True
-            elif self.port is not None or key in self.seen[id(self.ca)]:
+            elif self.port is not None or any(_ORDER[key] <= _ORDER[other] for other in self.seen[id(self.ca)]):
                 if not self.headers:  # grep left no headers: the same label again is the next CA
                     self._open_ca(line, None, None)
                     return self.ca
@@ -295,12 +300,14 @@ class _Reader:
                 self.ca = self.port = None
                 self.lost = True
             return self.ca
-        if self.port is None or key in self.seen[id(self.port)]:
-            if self.headers and self.ca is not None:
+        seen = self.seen[id(self.port)] if self.port is not None else set()
+        if self.headers and self.ca is not None:
+            if self.port is None or key in seen:
                 self.problems.add("The line that numbers this port is missing.", line)
                 self.port = None
                 self.lost = True
-                return None
+        elif self.port is None or any(_ORDER[key] <= _ORDER[other] for other in seen):
+            # grep left no headers, but the order in which ibstat prints: a step back is the next port.
             self._open_port(line, None)
         return self.port
 
@@ -364,6 +371,8 @@ def _read_list(host: str | None, lines: list[Line], problems: Problems, value: d
             else:
                 problems.cut(line)
                 value["partial"] = True
+        elif _WORD.match(text) and value["cas"]:
+            problems.add("This word may be the name of a device, or not.", line)
 
 
 def _form(value: dict[str, Any], readers: list[_Reader]) -> str:

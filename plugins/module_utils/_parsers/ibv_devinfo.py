@@ -23,6 +23,7 @@ import re
 from typing import Any
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    NO_LINK_LAYER,
     Line,
     Parsed,
     Problems,
@@ -204,6 +205,8 @@ class _Reader:
         value = known[1](text)
         if value is not None:
             record[known[0]] = value
+        elif label == "link_layer" and text.lower() in NO_LINK_LAYER:
+            record["extra"][label] = text
         elif not line.terminated:
             self.problems.cut(line)
         elif text:

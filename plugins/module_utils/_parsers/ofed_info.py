@@ -19,7 +19,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 
 # MLNX_OFED_LINUX-24.10-1.1.4.0:   OFED-internal-25.10-1.7.1:   MLNX_OFED_LINUX-5.8-1.1.2.1 (OFED-5.8-1.1.2):
-_LINE = re.compile(r"^\s*((\S*OFED\S*?|DOCA\S*?)-(\d[\w.]*(?:-[\w.]+)*))(?: \([^)]*\))?\s*(:?)\s*$", re.IGNORECASE)
+_LINE = re.compile(
+    r"^\s*(([A-Z_-]*OFED[\w-]*?|DOCA[\w-]*?)-(\d[\w.]*(?:-[\w.]+)*))(?: \([^)]*\))?\s*(:?)\s*$", re.IGNORECASE
+)
 
 
 def parse(text: str) -> Parsed:
