@@ -14,7 +14,7 @@ from collections.abc import Sequence
 __all__ = ["bundle_name"]
 
 _JSON_FLAGS = frozenset({"-j", "--json", "-J"})
-_NOISE = frozenset({"--no-pager", "-D", "-d", "-n", "-4", "show", "list", "--plain", "--no-legend"})
+_NOISE = frozenset({"--no-pager", "-D", "-d", "-n", "-4", "show", "--plain", "--no-legend"})
 
 
 def bundle_name(argv: Sequence[str]) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def _plain(tool: str, args: list[str]) -> tuple[list[str], list[str]]:
 
     words = [arg.lstrip("-").split("=", 1)[0] for arg in args]
     short = [word for arg, word in zip(args, words) if arg not in _NOISE and word != "dev"]
-    return list(dict.fromkeys([joined(words), joined(short)])), endings
+    return list(dict.fromkeys([joined(short), joined(words)])), endings
 
 
 def _special(tool: str, args: list[str]) -> tuple[list[str], list[str]]:
@@ -75,8 +75,12 @@ def _special(tool: str, args: list[str]) -> tuple[list[str], list[str]]:
     if tool == "mlnx_qos":
         devices = [args[i + 1] for i, arg in enumerate(args[:-1]) if arg == "-i"]
         return [f"mlnx_qos_{device}" for device in devices] or ["mlnx_qos"], ["txt"]
+    if tool == "systemd-detect-virt" and not args:
+        return ["systemd_detect_virt"], text
     if tool == "dmesg":
         return ["dmesg"], text
-    if tool in ("ibv_devinfo", "firewall-cmd"):
+    if tool == "firewall-cmd":
+        return [tool, *_plain(tool, args)[0]], text
+    if tool == "ibv_devinfo":  # -v tells the same and more
         return [*_plain(tool, args)[0], tool], text
     return [], []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import errno
+import json
 import os
 import shutil
 import signal
@@ -20,10 +21,12 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._bundle import bundle_name
 
-__all__ = ["TIMED_OUT", "BundleSource", "LiveSource", "Output", "Source", "bundle_name"]
+__all__ = ["COMMANDS_FILE", "TIMED_OUT", "BundleSource", "LiveSource", "Output", "Source", "bundle_name", "host_path"]
 
 #: More than any file that is read whole; a runaway log is cut here and noted.
 READ_LIMIT = 16 * 1024 * 1024
+#: In a host's folder of a bundle: exit status and words of each command, by the name of its output.
+COMMANDS_FILE = "commands.json"
 #: Exit status of a command that was stopped because it did not answer; as timeout(1) has it.
 TIMED_OUT = 124
 #: A file that is not there, or an attribute that has no value now (a GID slot that is empty, the
@@ -55,10 +58,15 @@ class Output(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Both streams, for tools that say why on either."""
-        # The last newline stays: a text without one was cut off.
-        gap = "\n" if self.stdout and self.stderr and not self.stdout.endswith("\n") else ""
-        return f"{self.stdout}{gap}{self.stderr}"
+        """Both streams, for tools that say why on either. To a parser, a text without a last newline was cut off:
+
+        a recording may be, but a command that ended by itself said its last line to the end, newline or not.
+        """
+        if self.recorded:
+            return self.stdout
+        return "".join(
+            stream if stream.endswith("\n") else f"{stream}\n" for stream in (self.stdout, self.stderr) if stream
+        )
 
 
 class Source:
@@ -200,7 +208,7 @@ class LiveSource(Source):
 
     def realpath(self, path: str) -> Optional[str]:
         if self.root != "/":
-            return _host_path(self.root, path)
+            return host_path(self.root, path)
         return os.path.realpath(path) if os.path.lexists(path) else None
 
     def tool(self, name: str) -> Optional[str]:
@@ -264,16 +272,32 @@ class BundleSource(Source):
         except OSError as exc:
             self._names = frozenset()
             self.note(self.directory, exc.strerror or str(exc))
+        self._statuses = self._recorded_statuses()
+
+    def _recorded_statuses(self) -> dict[str, int]:
+        """Exit statuses where the recording has them; without them a command counts as having succeeded."""
+        text = self.read_recorded(COMMANDS_FILE)
+        if text is None:
+            return {}
+        try:
+            commands = json.loads(text)
+            return {name: int(command["rc"]) for name, command in commands.items()}
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            self.note(COMMANDS_FILE, f"not readable: {exc}")
+            return {}
 
     def _locate(self, path: str) -> Optional[str]:
         return _inside(self._root, path)
 
     def realpath(self, path: str) -> Optional[str]:
-        return _host_path(self._root, path)
+        return host_path(self._root, path)
 
     def recorded(self, prefix: str) -> list[str]:
         names = (name for name in self._names if name.startswith(prefix))
         return sorted(name for name in names if os.path.isfile(os.path.join(self.directory, name)))
+
+    def tool(self, name: str) -> Optional[str]:
+        return next((path for path in (f"{folder}/{name}" for folder in _TOOL_PATH) if self.exists(path)), None)
 
     def read_recorded(self, name: str) -> Optional[str]:
         located = _inside(self.directory, "/" + name) if name in self._names else None
@@ -290,15 +314,18 @@ class BundleSource(Source):
         for name in bundle_name(argv):
             text = self.read_recorded(name)
             if text is not None:
-                return Output(text, "", 0, True)
+                return Output(text, "", self._statuses.get(name, 0), True)
         return None
 
 
 # --- links inside a tree that stands in for / ----------------------------------------------------
 
 
-def _host_path(root: str, path: str) -> Optional[str]:
-    """`path` with links followed as if `root` were `/`; None where it, or a folder on the way to it, is not there."""
+def host_path(root: str, path: str, seen: Optional[Callable[[str, str], None]] = None) -> Optional[str]:
+    """`path` with links followed as if `root` were `/`; None where it, or a folder on the way to it, is not there.
+
+    `seen` is told each link on the way and what it says.
+    """
     pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     done: list[str] = []
     links = 0
@@ -317,6 +344,8 @@ def _host_path(root: str, path: str) -> Optional[str]:
                 return None
             done.append(part)
             continue
+        if seen is not None:
+            seen("/" + "/".join([*done, part]), target)
         links += 1
         if links > _MAX_LINKS:
             return None
@@ -329,7 +358,7 @@ def _host_path(root: str, path: str) -> Optional[str]:
 
 
 def _inside(root: str, path: str) -> Optional[str]:
-    resolved = _host_path(root, path)
+    resolved = host_path(root, path)
     return None if resolved is None else os.path.join(root, resolved.lstrip("/"))
 
 

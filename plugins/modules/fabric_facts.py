@@ -27,7 +27,7 @@ options:
     type: path
   host:
     description:
-      - Name of the host's folder in O(capture). Not needed where O(capture) is that folder itself.
+      - Name of the host's folder in O(capture). Not needed where O(capture) is that folder itself, or holds one only.
     type: str
   sysctl_keys:
     description:
@@ -86,34 +86,27 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._capture import ARGUMENTS, open_bundle
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import BundleSource, LiveSource, Source
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import LiveSource, Source
 
 
 def source_of(capture: str | None, host: str | None) -> Source:
-    """The host, or the folder that stands for it; ValueError says what is wrong with the options."""
+    """The host, or the folder that stands for it."""
     if capture is None:
         if host is not None:
-            raise ValueError("The option host names a folder of a bundle and needs capture.")
+            raise Failure(f"host is {host!r}, but without capture there is no bundle to look for it in.")
         return LiveSource()
     if not os.path.isdir(capture):
-        raise ValueError(f"Cannot read the bundle {capture}: there is no such folder.")
-    if host is None:
-        return BundleSource(capture)
-    if host in ("", ".", "..") or "/" in host:
-        raise ValueError(f"The host {host!r} is not the name of a folder in {capture}.")
-    folder = os.path.join(capture, host)
-    if not os.path.isdir(folder):
-        known = sorted(name for name in os.listdir(capture) if os.path.isdir(os.path.join(capture, name)))
-        raise ValueError(f"The bundle {capture} has no host {host}; it has {', '.join(known) or 'none'}.")
-    return BundleSource(folder)
+        raise Failure(f"Cannot read the bundle {capture}: there is no such folder.")
+    return open_bundle(capture, host, ())
 
 
 def main() -> t.NoReturn:
     module = AnsibleModule(
         argument_spec={
-            "capture": {"type": "path"},
-            "host": {"type": "str"},
+            **ARGUMENTS,
             "sysctl_keys": {"type": "list", "elements": "str", "default": []},
             "nic_config": {"type": "bool", "default": False},
         },
@@ -121,7 +114,7 @@ def main() -> t.NoReturn:
     )
     try:
         source = source_of(module.params["capture"], module.params["host"])
-    except ValueError as exc:
+    except Failure as exc:
         module.fail_json(msg=str(exc))
     facts = gather(source, sysctl_keys=module.params["sysctl_keys"], nic_config=module.params["nic_config"])
     module.exit_json(changed=False, ansible_facts={"gpu_fabric": facts})

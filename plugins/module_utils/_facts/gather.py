@@ -55,6 +55,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
             *host.COMMANDS,
             *firewall.COMMANDS,
             *limits.COMMANDS,
+            *kernel_log.COMMANDS,
         ]
     )
     run.section("host", lambda: host.collect(source))

@@ -8,35 +8,29 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import dmesg
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 
-__all__ = ["collect"]
+__all__ = ["COMMANDS", "collect"]
 
-_CONCERNS = re.compile(
-    r"NVRM|nvidia|nouveau|nvswitch|gdrdrv|mlx[45]|infiniband|\bib_|rdma|pcieport|AER:|PCIe bandwidth|Unknown symbol"
-    r"|disagrees about version|module verification|Lockdown|iommu|DMAR",
-    re.IGNORECASE,
-)
-_LIMIT = 500
+_DMESG = ("dmesg",)
+COMMANDS = (_DMESG,)
+#: A link that flaps for days fills the log; the last events are the ones that matter.
+_LIMIT = 400
 
 
 def collect(source: Source, tools: Tools) -> Optional[dict[str, Any]]:
-    output = source.run(("dmesg",))
+    output = source.run(_DMESG)
     if output is None:
         return None
     if output.rc != 0:
         source.note("dmesg", output.stderr.strip() or f"exit status {output.rc}")
         return None
-    events: list[dict[str, Any]] = []
-    for line in output.stdout.splitlines():
-        if line[:1].isspace() and events and events[-1]["open"]:
-            events[-1]["text"] += "\n" + line
-        elif _CONCERNS.search(line):
-            events.append({"text": line, "open": True})
-        elif events:
-            events[-1]["open"] = False
-    return {"events": [{"text": event["text"]} for event in events[-_LIMIT:]]}
+    events = (tools.ask("dmesg", _DMESG, dmesg.parse) or {}).get("events", [])
+    found: dict[str, Any] = {"events": events[-_LIMIT:]}
+    if len(events) > _LIMIT:
+        found["left_out"] = len(events) - _LIMIT
+    return found

@@ -38,10 +38,11 @@ def collect(source: Source) -> dict[str, Any]:
     if running:
         found["services"] = running
     if not source.live:
+        known = {str(entry.get("pid")) for entry in running.values()}
         recorded = {
             pid: parse_process_limits(source.read(f"/proc/{pid}/limits") or "")
             for pid in source.listdir("/proc")
-            if pid.isdecimal()
+            if pid.isdecimal() and pid != "1" and pid not in known
         }
         if any(recorded.values()):
             found["processes"] = {pid: limits for pid, limits in recorded.items() if limits}

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.files import redact
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import COMMANDS_FILE, Source
 
 __all__ = ["collect"]
 
@@ -20,6 +20,8 @@ _LIMIT = 262144
 def collect(source: Source) -> dict[str, str]:
     found = {}
     for name in source.recorded(""):
+        if name == COMMANDS_FILE:
+            continue
         text = source.read_recorded(name)
         if text is not None and len(text) <= _LIMIT:
             found[name.rsplit(".", 1)[0]] = redact(text)
