@@ -20,7 +20,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import
     READ_LIMIT,
     BundleSource,
     LiveSource,
-    Output,
     Source,
 )
 
@@ -80,13 +79,6 @@ def read_file(path: str) -> str:
         raise Failure(f"Cannot read capture {path}: {exc.strerror}.") from exc
 
 
-def _whole_text(output: Output) -> str:
-    """Both streams of a command. One that ended by itself printed its last line to the end."""
-    if output.recorded:
-        return output.stdout
-    return "".join(stream if stream.endswith("\n") else stream + "\n" for stream in output[:2] if stream)
-
-
 def _ask(source: Source, tool: Tool) -> tuple[str, Parsed, int | None]:
     """(command, values, exit status) of the first command that tells something; the first answer where none does."""
     first: tuple[str, Parsed, int | None] | None = None
@@ -94,7 +86,7 @@ def _ask(source: Source, tool: Tool) -> tuple[str, Parsed, int | None]:
         output = source.run(command)
         if output is None:
             continue
-        answer = (" ".join(command), tool.parse(_whole_text(output)), None if output.recorded else output.rc)
+        answer = (" ".join(command), tool.parse(output.text), None if output.recorded else output.rc)
         if answer[1].value[tool.subject]:
             return answer
         first = first or answer
@@ -107,6 +99,8 @@ def gather(tool: Tool, capture: str | None, host: str | None) -> dict[str, t.Any
         if host is not None:
             raise Failure(f"host is {host!r}, but capture {capture} is one recorded output and no bundle.")
         return _result("recorded", "", tool.parse(read_file(capture)), None)
+    if capture is None and host is not None:
+        raise Failure(f"host is {host!r}, but without capture there is no bundle to look for it in.")
     source = LiveSource() if capture is None else open_bundle(capture, host, tool.commands)
     command, parsed, rc = _ask(source, tool)
     origin = "none" if not command else "tool" if source.live else "recorded"
