@@ -33,10 +33,8 @@ KEYS: tuple[str, ...] = tuple(key for key, _, _ in GENERAL + GPU_HOST) + tuple(
 
 
 def interface_key(family: str, netdev: str, name: str) -> str:
-    """net.ipv4.conf.IF.name; an interface with a dot (a VLAN) is written with slashes, or sysctl would split it."""
-    if "." in netdev:
-        return f"net/{family}/conf/{netdev}/{name}"
-    return f"net.{family}.conf.{netdev}.{name}"
+    """net.ipv4.conf.IF.name; sysctl swaps the separators in the name of an interface with a dot (a VLAN)."""
+    return f"net.{family}.conf.{netdev.replace('.', '/')}.{name}"
 
 
 def for_host(
@@ -73,7 +71,7 @@ def for_host(
         else:
             continue
         del wanted[key]
-    wanted.update(_per_rail(intent, rails))
+    wanted.update(_per_rail(intent, rails, not offered or any(key.startswith("net.ipv6.") for key in offered)))
     for key, value in sorted(intent["gpu_fabric_sysctl"].items()):
         key = key if "/" in key else key.strip()
         if value is None:
@@ -84,7 +82,9 @@ def for_host(
     return dict(sorted(wanted.items())), left_out
 
 
-def _per_rail(intent: t.Mapping[str, t.Any], rails: t.Sequence[tuple[str, bool, bool]]) -> dict[str, dict[str, str]]:
+def _per_rail(
+    intent: t.Mapping[str, t.Any], rails: t.Sequence[tuple[str, bool, bool]], has_ipv6: bool
+) -> dict[str, dict[str, str]]:
     wanted = {}
     flat = intent["gpu_fabric_rail_mode"] == "flat" and len(rails) > 1
     sourced = flat or intent["gpu_fabric_rail_mode"] == "routed_31" or intent["gpu_fabric_rail_gateways"]
@@ -99,7 +99,7 @@ def _per_rail(intent: t.Mapping[str, t.Any], rails: t.Sequence[tuple[str, bool, 
             entries.append(
                 ("ipv4", "rp_filter", "2", "a reply may come by another rail than the best route; loose check")
             )
-        if not six:
+        if not six and has_ipv6:
             entries.append(("ipv6", "accept_ra", "0", "a router advertisement on a rail must not give a default route"))
         for family, name, value, reason in entries:
             wanted[interface_key(family, netdev, name)] = {"value": value, "reason": reason}

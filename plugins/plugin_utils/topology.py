@@ -87,7 +87,8 @@ class Affinity:
         """Whether the host shows which of *hcas* belongs to which GPU.
 
         A hypervisor that presents every function beside every other says nothing about the hardware: a virtual
-        machine counts only where it shows PCIe switches. On bare metal a difference between host bridges counts too, and a sole HCA needs none.
+        machine counts only where it shows PCIe switches. On bare metal a difference between host bridges counts too,
+        and a sole HCA needs none.
         """
         ranks = set()
         for hca in hcas:

@@ -107,8 +107,9 @@ class Box:
             },
         }
         if netdev:
-            self.netdev(netdev, bdf, kind="ipoib" if layer == "InfiniBand" else "physical", addresses=addresses, mtu=mtu,
-                        master=master, speed_mbps=int(rate * 1000) if rate else None)  # fmt: skip
+            kind = "ipoib" if layer == "InfiniBand" else "physical"
+            speed = int(rate * 1000) if rate else None
+            self.netdev(netdev, bdf, kind, addresses, mtu=mtu, master=master, speed_mbps=speed)
         return self
 
     def netdev(self, name: str, bdf: str = "", kind: str = "physical", addresses: t.Sequence[str] = (), **more):
@@ -194,8 +195,8 @@ def dgx_a100() -> Box:
         for n in range(2):
             box.gpu(f"0000:{bus + 3 + n:02x}:00.0", ports[n], 3 - group, device="20b0", name="NVIDIA A100-SXM4-80GB")
         for n in range(2):
-            box.nic(next(names), f"0000:{bus + 6 + n:02x}:00.0", ports[2 + n], 3 - group, rate=200.0, layer="InfiniBand",
-                    board="MT_0000000223", hca_type="MT4123")  # fmt: skip
+            card = {"rate": 200.0, "layer": "InfiniBand", "board": "MT_0000000223", "hca_type": "MT4123"}
+            box.nic(next(names), f"0000:{bus + 6 + n:02x}:00.0", ports[2 + n], 3 - group, **card)
         if group == 1:
             for n in range(2):
                 box.nic(f"mlx5_{4 + n}", f"0000:{bus + 9:02x}:00.{n}", ports[4], 3 - group, rate=200.0,
@@ -250,8 +251,8 @@ def hyperv() -> Box:
     for n in range(8):
         box.gpu(f"{n + 1:04x}:00:00.0", (), n // 4, root_bus="00", name="NVIDIA H100 80GB HBM3")
     for n in range(8):
-        box.nic(f"mlx5_ib{n}", f"{0x101 + n:04x}:00:00.0", (), n // 4, layer="InfiniBand", device="101e", board="MT_0000000001",
-                physfn=None, root_bus="00")  # fmt: skip
+        card = {"layer": "InfiniBand", "device": "101e", "board": "MT_0000000001", "physfn": None, "root_bus": "00"}
+        box.nic(f"mlx5_ib{n}", f"{0x101 + n:04x}:00:00.0", (), n // 4, **card)
     box.nic(
         "mlx5_an0",
         "fa01:00:02.0",

@@ -10,10 +10,11 @@ import ipaddress
 
 import boxes
 import pytest
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError, defaults
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError, defaults
 
 
 def intent(**values):
@@ -110,7 +111,7 @@ def test_given_numbers_win_and_must_differ():
     connection = {"gpu-01": {"node_id": 7}, "gpu-02": {}}
     plan = boxes.plan_rack({"gpu-01": {"gpu_fabric_node_id": 7}, "gpu-02": {}}, facts, connection)
     assert plan["hosts"]["gpu-01"]["rails"][0]["ipv4"] == "10.224.0.17/24"
-    with pytest.raises(IntentError, match="gpu_fabric_node_id.*both number 2"):
+    with pytest.raises(IntentError, match=r"gpu_fabric_node_id.*both number 2"):
         boxes.plan_rack({"gpu-01": {"gpu_fabric_node_id": 2}, "gpu-02": {}}, facts, {})
 
 

@@ -115,8 +115,8 @@ def test_a_port_that_is_down_on_one_card_only_stays_a_rail():
         box.gpu(f"0000:{0x13 + 0x10 * n:02x}:00.0", first)
         for port in range(2):
             down = n == 2 and port == 1
-            box.nic(f"mlx5_{2 * n + port}", f"0000:{0x14 + 0x10 * n:02x}:00.{port}", second, rate=10.0 if down else 200.0,
-                    state="down" if down else "active")  # fmt: skip
+            shown = {"rate": 10.0, "state": "down"} if down else {"rate": 200.0}
+            box.nic(f"mlx5_{2 * n + port}", f"0000:{0x14 + 0x10 * n:02x}:00.{port}", second, **shown)
     plan = plan_one(box.management())
     assert [gpu for _, _, gpu in pairs(plan)] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert plan["rails"][5]["nominal_gbps"] == 200.0
@@ -238,8 +238,9 @@ def test_virtual_functions_twins_and_software_devices_are_no_rails():
     first = tuple(box.facts["pci"]["0000:18:00.0"]["upstream"])
     box.nic("mlx5_20", "0000:18:00.1", first, physfn="0000:18:00.0", device="101e")
     box.nic("mlx5_15_dma", "0000:18:00.2", first, netdev="")
-    box.facts["rdma_devices"]["rxe0"] = {"software": True, "driver": "rdma_rxe", "parent_netdev": "eno1",
-                                         "ports": {"1": {"state": "active", "link_layer": "Ethernet", "netdevs": ["eno1"]}}}  # fmt: skip
+    port = {"state": "active", "link_layer": "Ethernet", "netdevs": ["eno1"]}
+    soft = {"software": True, "driver": "rdma_rxe", "parent_netdev": "eno1", "ports": {"1": port}}
+    box.facts["rdma_devices"]["rxe0"] = soft
     plan = plan_one(box, allow_software_rdma=True)
     assert hcas(plan) == boxes.H100_ROCE_LIST
     assert (roles(plan)["mlx5_20"], roles(plan)["mlx5_15_dma"], roles(plan)["rxe0"]) == (
@@ -313,12 +314,13 @@ def test_rail_with_a_stray_default_route_stays_a_rail():
 def test_without_gpu_facts_the_fastest_alike_devices_are_the_fabric():
     devices = {}
     for n in range(12):
-        slow = n in (1, 2, 7, 8)
-        devices[f"mlx5_{n}"] = {
-            "hca_type": "MT4125" if slow else "MT4129",
-            "ports": {"1": {"state": "down" if n in (2, 8) else "active", "rate_gbps": 40.0 if n in (2, 8) else 100.0 if slow else 400.0,
-                            "link_layer": "Ethernet" if slow else "InfiniBand", "netdevs": []}},
-        }  # fmt: skip
+        slow, down = n in (1, 2, 7, 8), n in (2, 8)
+        port = {
+            "state": "down" if down else "active",
+            "rate_gbps": 40.0 if down else 100.0 if slow else 400.0,
+            "link_layer": "Ethernet" if slow else "InfiniBand",
+        }
+        devices[f"mlx5_{n}"] = {"hca_type": "MT4125" if slow else "MT4129", "ports": {"1": port}}
     plan = plan_one({"rdma_devices": devices})
     assert hcas(plan) == "=" + ",".join(f"mlx5_{n}:1" for n in (0, 3, 4, 5, 6, 9, 10, 11))
     assert plan["confidence"] == "medium"

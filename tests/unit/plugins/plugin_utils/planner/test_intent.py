@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import (
     BY_NAME,
     OPTIONS,
@@ -17,8 +20,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import 
     lines,
     resolve,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def refused(**variables):
@@ -99,7 +100,7 @@ def test_a_bare_number_for_a_version_explains_yaml():
         ({"roce_pfc_priorities": [3, 6]}, "roce_pfc_priorities", ["priority 6"]),
         ({"roce_pfc_priorities": [1, 2, 3]}, "roce_pfc_priorities", ["[1, 2, 3]"]),
         ({"roce_profile": "lossy", "roce_pfc_priorities": [3]}, "roce_pfc_priorities", ["lossy"]),
-        ({"compute_devices": ["mlx5_0"], "storage_devices": ["MLX5_0"]}, "storage_devices", ["gpu_fabric_compute_devices"]),
+        ({"compute_devices": ["mlx5_0"], "storage_devices": ["MLX5_0"]}, "storage_devices", ["compute_devices"]),
     ],
 )  # fmt: skip
 def test_contradictions(variables, name, words):

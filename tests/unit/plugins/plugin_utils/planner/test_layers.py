@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import boxes
 import pytest
+from boxes import notes, plan_one
+
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import compatibility, disruption, sysctls
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Function, Gpu
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.roce import rdma_mtu
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.thresholds import pcie_raw_gbps
-from boxes import notes, plan_one
 
 # -- packages ---------------------------------------------------------------------------------------------------------
 
@@ -165,6 +166,7 @@ def test_what_a_kernel_does_not_offer_is_left_out_with_the_reason():
     plan = plan_one(box)
     assert "net.core.rmem_max" not in plan["sysctl"] and "net.core.somaxconn" in plan["sysctl"]
     assert "does not offer" in plan["sysctl_left_out"]["net.core.rmem_max"]
+    assert not [key for key in plan["sysctl"] if key.startswith("net.ipv6.")]
     box.facts["host"]["container"] = True
     assert "container" in plan_one(box)["sysctl_left_out"]["vm.max_map_count"]
 
@@ -191,7 +193,7 @@ def test_neighbour_tables_fit_the_rack():
 
 
 def test_interfaces_with_a_dot_are_spelt_for_sysctl():
-    assert sysctls.interface_key("ipv4", "ens1.100", "rp_filter") == "net/ipv4/conf/ens1.100/rp_filter"
+    assert sysctls.interface_key("ipv4", "ens1.100", "rp_filter") == "net.ipv4.conf.ens1/100.rp_filter"
 
 
 def test_limits_are_for_services_that_exist():

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import boxes
 import pytest
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Function
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import DISTANCES, between
 from boxes import Box, notes, pairs, plan_one
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Function
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import DISTANCES, between
 
 ROOT, UP, DOWN1, DOWN2, UP2, DOWN3 = (f"0000:0{n}:00.0" for n in range(6))
 
@@ -71,14 +72,13 @@ def test_agreement_with_nvidia_smi_is_silent_and_disagreement_is_told():
 
 
 def test_nvidia_smi_pairs_where_the_tree_was_not_recorded():
+    port = {"state": "active", "rate_gbps": 400, "link_layer": "InfiniBand"}
+    cells = {"0": {"mlx5_0": "SYS", "mlx5_1": "PIX"}, "1": {"mlx5_0": "PIX", "mlx5_1": "SYS"}}
     facts = {
         "gpus": [{"pci": "0000:1b:00.0", "index": 0}, {"pci": "0000:43:00.0", "index": 1}],
-        "rdma_devices": {
-            f"mlx5_{n}": {"board_id": "MT_1", "ports": {"1": {"state": "active", "rate_gbps": 400, "link_layer": "InfiniBand"}}}
-            for n in (0, 1)
-        },
-        "outputs": {"nvidia_smi_topo": {"gpu_nic": {"0": {"mlx5_0": "SYS", "mlx5_1": "PIX"}, "1": {"mlx5_0": "PIX", "mlx5_1": "SYS"}}}},
-    }  # fmt: skip
+        "rdma_devices": {f"mlx5_{n}": {"board_id": "MT_1", "ports": {"1": port}} for n in (0, 1)},
+        "outputs": {"nvidia_smi_topo": {"gpu_nic": cells}},
+    }
     assert pairs(plan_one(facts)) == [(0, "mlx5_1", 0), (1, "mlx5_0", 1)]
 
 

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action plugin: variables and facts of the play in, the plan out, every error in one message."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import boxes
+import pytest
+from ansible.playbook.task import Task
+
+from ansible_collections.railyard.gpu_fabric.plugins.action.fabric_plan import ActionModule
+
+
+def run(hosts, facts, variables=None, members=None, groups=None, **args):
+    """The action's result for a play over *hosts* of an inventory whose group has *members*."""
+    members = members or hosts
+    groups = groups or {"all": members, "gpu_nodes": members, "ungrouped": []}
+    hostvars = {}
+    for host in dict.fromkeys([*hosts, *members]):
+        hostvars[host] = {
+            "inventory_hostname": host,
+            "group_names": [name for name, names in groups.items() if name != "all" and host in names],
+            "ansible_facts": {"gpu_fabric": facts[host]} if host in facts else {},
+            **(variables or {}).get("all", {}),
+            **(variables or {}).get(host, {}),
+        }
+    task = Task()
+    task.args = args
+    action = ActionModule(task, mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+    task_vars = {
+        "inventory_hostname": hosts[0],
+        "ansible_play_hosts_all": hosts,
+        "groups": groups,
+        "hostvars": hostvars,
+    }
+    return action.run(task_vars=task_vars)
+
+
+FACTS = {f"gpu-{n}": boxes.hgx_h100().done() for n in (1, 2, 10)}
+
+
+def rails(result, host):
+    return [rail["ipv4"] for rail in result["plan"]["hosts"][host]["rails"]]
+
+
+def test_plan_is_returned_and_is_a_fact():
+    result = run(list(FACTS), FACTS)
+    assert result["changed"] is False and "failed" not in result
+    assert result["ansible_facts"]["gpu_fabric_plan"] is result["plan"]
+    assert set(result["plan"]) == {"schema", "rack", "hosts", "findings"}
+    assert rails(result, "gpu-10")[0] == "10.224.0.13/24"
+
+
+def test_limited_play_keeps_addresses():
+    whole = run(list(FACTS), FACTS)
+    limited = run(["gpu-10"], {"gpu-10": FACTS["gpu-10"]}, members=list(FACTS))
+    assert rails(limited, "gpu-10") == rails(whole, "gpu-10")
+    assert limited["plan"]["rack"]["members"] == ["gpu-1", "gpu-2", "gpu-10"]
+
+
+def test_number_of_a_host_that_does_not_take_part_counts():
+    variables = {
+        "gpu-1": {"gpu_fabric_node_id": 5},
+        "gpu-2": {"gpu_fabric_node_id": 6},
+        "gpu-10": {"gpu_fabric_node_id": 5},
+    }
+    result = run(["gpu-10"], FACTS, variables, members=list(FACTS))
+    assert result["failed"] and "gpu_fabric_node_id" in result["msg"] and "both number 5" in result["msg"]
+
+
+def test_host_without_facts_is_unreachable():
+    result = run(list(FACTS), {"gpu-1": FACTS["gpu-1"]})
+    assert result["plan"]["rack"]["unreachable"] == ["gpu-2", "gpu-10"]
+
+
+def test_every_intent_error_in_one_message():
+    variables = {
+        "all": {"gpu_fabric_mtu": 100, "gpu_fabric_rail_ipv4": "nonsense"},
+        "gpu-2": {"gpu_fabric_roce_dsc": 1},
+    }
+    result = run(list(FACTS), FACTS, variables)
+    assert result["failed"] and "plan" not in result
+    head, *lines = result["msg"].splitlines()
+    assert head.startswith("3 values of the intent cannot be used. Nothing was changed.")
+    assert len(lines) == 3
+    assert any("gpu_fabric_mtu: 100" in line and "1280 to 9978 bytes" in line for line in lines)
+    assert any(line.startswith("gpu-2: gpu_fabric_roce_dsc") and "gpu_fabric_roce_dscp" in line for line in lines)
+
+
+def test_host_in_no_group_is_refused_by_name():
+    groups = {"all": ["gpu-1", "gpu-2"], "gpu_nodes": ["gpu-1"], "ungrouped": ["gpu-2"]}
+    result = run(["gpu-1", "gpu-2"], FACTS, groups=groups, members=["gpu-1"])
+    assert result["failed"] and "gpu-2" in result["msg"] and "gpu_nodes" in result["msg"]
+
+
+def test_an_inventory_without_the_group_is_a_rack_of_all_its_hosts():
+    result = run(
+        ["localhost"],
+        {"localhost": boxes.no_fabric().done()},
+        groups={"all": ["localhost"], "ungrouped": ["localhost"]},
+    )
+    assert result["plan"]["rack"]["members"] == ["localhost"]
+
+
+@pytest.mark.parametrize("phase", [None, "preflight", "verify"])
+def test_findings_are_fatal_only_in_a_phase(phase):
+    facts = {"gpu-1": boxes.kvm(front_end=True).done()}
+    result = run(["gpu-1"], facts, **({"phase": phase} if phase else {}))
+    assert "RF-PLAN-LOW-CONFIDENCE" in [finding["id"] for finding in result["plan"]["findings"]]
+    assert bool(result.get("failed")) == (phase is not None)
+    assert phase is None or "gpu_fabric_compute_devices" in result["msg"]
+
+
+def test_address_of_the_inventory_finds_the_management_interface():
+    box = boxes.hgx_h100()
+    box.facts["routes"] = []
+    box.netdev("eno2", "0000:03:00.0", addresses=["10.3.0.1/24"])
+    result = run(["gpu-1"], {"gpu-1": box.done()}, {"gpu-1": {"ansible_host": "10.3.0.1"}})
+    assert result["plan"]["hosts"]["gpu-1"]["management"] == {"netdev": "eno2", "address": "10.3.0.1"}
