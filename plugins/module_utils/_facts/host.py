@@ -20,7 +20,7 @@ __all__ = ["COMMANDS", "collect"]
 _VM = ("systemd-detect-virt", "--vm")
 _CONTAINER = ("systemd-detect-virt", "--container")
 _MACHINE = ("uname", "-m")
-COMMANDS = (_VM, _CONTAINER, _MACHINE)
+COMMANDS = (_VM, _MACHINE)
 _DMI = "/sys/class/dmi/id"
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 #: systemd's names for what the plan treats alike.

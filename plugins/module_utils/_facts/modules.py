@@ -24,7 +24,7 @@ MODULES = (
     "rdma_rxe", "siw", "vfio_pci", "knem", "xpmem",
 )  # fmt: skip
 #: Of these the installed file is looked at too: one that differs from what is loaded is a finding.
-_INSPECTED = ("nvidia", "nvidia_peermem", "gdrdrv", "mlx5_core", "ib_core", "nouveau")
+_INSPECTED = ("nvidia", "nvidia_peermem", "gdrdrv", "mlx5_core")
 _DKMS = "/var/lib/dkms"
 
 

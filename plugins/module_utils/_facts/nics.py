@@ -4,7 +4,7 @@
 
 # PRIVATE: used by this collection only; may change without notice.
 
-"""Settings of network cards that sysfs does not show: rings, pause frames, driver and firmware, from `ethtool`."""
+"""Settings of interfaces that sysfs does not show, from `ethtool`: pause frames; of a recording all that it holds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,20 @@ def parse_pause(text: str) -> Parsed:
 
 
 def merge(source: Source, tools: Tools, netdevs: dict[str, Any], fabric: dict[str, str]) -> None:
-    names = list(fabric) if source.live else sorted({*fabric, *_recorded(source)})
-    if not source.live or source.tool("ethtool") is not None:
-        for name, settings in zip(names, source.map(lambda name: _settings(source, tools, name), names)):
-            if settings:
-                netdev = netdevs.setdefault(name, {})
-                for key, value in settings.items():
-                    netdev.setdefault(key, value)
+    """Live, pause frames of RoCE ports only: sysfs tells the driver, and the plan leaves rings alone."""
+    if source.live:
+        if source.tool("ethtool") is None:
+            return
+        names = [name for name, link_layer in fabric.items() if link_layer == "Ethernet"]
+        settings = source.map(lambda name: _pause(source, tools, name), names)
+    else:
+        names = sorted({*fabric, *_recorded(source)})
+        settings = [{**_settings(source, tools, name), **_pause(source, tools, name)} for name in names]
+    for name, found in zip(names, settings):
+        if found:
+            netdev = netdevs.setdefault(name, {})
+            for key, value in found.items():
+                netdev.setdefault(key, value)
 
 
 def _recorded(source: Source) -> list[str]:
@@ -64,17 +71,18 @@ def _settings(source: Source, tools: Tools, name: str) -> dict[str, Any]:
     }
     if sizes:
         found["rings"] = sizes
-    pause = _ask(source, tools, "-a", name, parse_pause)
-    if "rx" in pause and "tx" in pause:
-        found["pause"] = pause
-    if not source.live:
-        link = (_ask(source, tools, None, name, ethtool.parse).get("interfaces") or [{}])[0]
-        for key in ("speed_mbps", "duplex"):
-            if key in link:
-                found[key] = link[key]
-        if "link" in link:
-            found["carrier"] = link["link"]
+    link = (_ask(source, tools, None, name, ethtool.parse).get("interfaces") or [{}])[0]
+    for key in ("speed_mbps", "duplex"):
+        if key in link:
+            found[key] = link[key]
+    if "link" in link:
+        found["carrier"] = link["link"]
     return found
+
+
+def _pause(source: Source, tools: Tools, name: str) -> dict[str, Any]:
+    pause = _ask(source, tools, "-a", name, parse_pause)
+    return {"pause": pause} if "rx" in pause and "tx" in pause else {}
 
 
 def _ask(source: Source, tools: Tools, option: Any, name: str, parse: Any) -> dict[str, Any]:

@@ -256,7 +256,8 @@ class TestModules:
         assert found["nvidia"]["holders"] == ["nvidia_uvm", "nvidia_peermem"]
         # Loaded and installed differ: a restart is due.
         assert (found["nvidia"]["version"], found["nvidia"]["installed_version"]) == ("570.133.20", "575.51.03")
-        assert found["nouveau"] == {"loaded": False, "available": False}
+        assert found["nouveau"] == {"loaded": False}
+        assert found["gdrdrv"] == {"loaded": False, "available": False}
         # Built into the kernel: no line in /proc/modules, and yet there.
         assert found["ib_umad"]["loaded"] is True
         assert found["ko2iblnd"]["loaded"] is True
