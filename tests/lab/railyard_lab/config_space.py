@@ -72,7 +72,9 @@ def _pcie(put: Any, function: dict[str, Any]) -> None:
     link, port_type = function["link"], function["port_type"]
     slot = 0x100 if port_type in ("root", "downstream") else 0
     put(PCIE_CAP, "BBH", 0x10, 0x9C, 0x0002 | _PORT_TYPES[port_type] << 4 | slot)
-    capability = 0x00008022 | (0x10000000 if port_type == "endpoint" else 0)  # 512 bytes, extended tags, role based errors
+    capability = 0x00008022 | (
+        0x10000000 if port_type == "endpoint" else 0
+    )  # 512 bytes, extended tags, role based errors
     control = 0x002F | 1 << 4 | 1 << 8 | 1 << 11 | _read_request_code(function["max_read_request"]) << 12
     put(PCIE_CAP + 0x04, "IHH", capability, control | 1 << 5, 0)
     number = 0 if port_type == "endpoint" else int(function.get("port_number", 0))

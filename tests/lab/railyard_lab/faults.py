@@ -110,7 +110,9 @@ def clear(name: str | None) -> dict[str, Any]:
 
 def describe(state: dict[str, Any]) -> list[dict[str, Any]]:
     active = {entry["name"] for entry in state["faults"]}
-    return [{"name": name, "summary": summary, "active": name in active} for name, (summary, _) in sorted(FAULTS.items())]
+    return [
+        {"name": name, "summary": summary, "active": name in active} for name, (summary, _) in sorted(FAULTS.items())
+    ]
 
 
 def _after(name: str) -> None:
@@ -178,11 +180,7 @@ def _pcie_width(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any
     if nic is not None:
         from railyard_lab import kernel_log
 
-        fresh: dict[str, Any] = {**state, "dmesg": []}
-        kernel_log.boot_messages(fresh)
-        for _when, text in fresh["dmesg"]:
-            if bdf in text and "available PCIe bandwidth" in text:
-                state_file.log_kernel(state, text)
+        state_file.log_kernel(state, kernel_log.pcie_bandwidth(state, bdf) or "")
     return {"device": bdf, "width": width, "max_width": function["link"]["max_width"]}
 
 
@@ -190,7 +188,9 @@ def _pcie_width(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any
 def _gpu_missing(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
     gpu = _gpu(state, device)
     gpu["present"] = False
-    state_file.log_kernel(state, f"NVRM: Xid (PCI:{gpu['pci'][:10]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+    state_file.log_kernel(
+        state, f"NVRM: Xid (PCI:{gpu['pci'][:10]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    )
     state_file.log_kernel(state, f"NVRM: GPU {gpu['pci']}: GPU has fallen off the bus.")
     return {"device": gpu["pci"], "uuid": gpu["uuid"]}
 
@@ -243,7 +243,9 @@ def _older_package(version: str) -> tuple[str, str] | None:
         return package, number
     if not interfaces.is_node():
         return None
-    answer = subprocess.run(["apt-cache", "madison", "nvidia-fabricmanager"], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        ["apt-cache", "madison", "nvidia-fabricmanager"], capture_output=True, text=True, check=False
+    )
     for line in answer.stdout.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) > 1 and _version_key(fields[1].split("-")[0]) < _version_key(version):
@@ -268,12 +270,11 @@ def _stale_fabric_manager(state: dict[str, Any], device: Any, value: Any) -> dic
     older = None if value else _older_package(driver)
     version = value or (older[1] if older else _previous(driver))
     result: dict[str, Any] = {"device": "nvidia-fabricmanager", "version": version, "driver": driver, "package": None}
-    if older and interfaces.is_node():
-        # dpkg's hooks call back into the state, which is locked here: they see the mark and leave it to us.
-        if _install_package(older[0]):
-            result["package"] = older[0]
-            if before:
-                result["restore_package"] = f"nvidia-fabricmanager={before}-1"
+    # dpkg's hooks call back into the state, which is locked here: they see the mark and leave it to us.
+    if older and interfaces.is_node() and _install_package(older[0]):
+        result["package"] = older[0]
+        if before:
+            result["restore_package"] = f"nvidia-fabricmanager={before}-1"
     state["fabric_manager"]["version"] = version
     return result
 
@@ -314,12 +315,15 @@ def _xid(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
     number = int(value or 48)
     gpu["xid"] = number
     what = {
-        48: "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 3, subpartition 1.",
+        48: "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 3, "
+        "subpartition 1.",
         63: "Row Remapper: New row marked for remapping, reset gpu to activate.",
         74: "NVLink: fatal error detected on link 4(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
         119: "Timeout after 45s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL).",
     }.get(number, "Unknown error")
-    state_file.log_kernel(state, f"NVRM: Xid (PCI:{gpu['pci'][:10]}): {number}, pid='<unknown>', name=<unknown>, {what}")
+    state_file.log_kernel(
+        state, f"NVRM: Xid (PCI:{gpu['pci'][:10]}): {number}, pid='<unknown>', name=<unknown>, {what}"
+    )
     return {"device": gpu["pci"], "xid": number}
 
 
@@ -327,7 +331,9 @@ def _xid(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
 def _acs_on(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
     from railyard_lab import config_space, tree
 
-    chosen = [bdf for bdf, function in state["pci"].items() if function["port_type"] == "downstream" and function["acs"]]
+    chosen = [
+        bdf for bdf, function in state["pci"].items() if function["port_type"] == "downstream" and function["acs"]
+    ]
     if not chosen:
         raise Refused(f"{state['host']} has no PCIe switch")
     for bdf in chosen:

@@ -64,7 +64,9 @@ def _live() -> dict[str, Interface]:
             up="UP" in flags,
             carrier="LOWER_UP" in flags,
             mac=entry.get("address", ""),
-            addresses=tuple((item["local"], item["prefixlen"]) for item in entry.get("addr_info", []) if "local" in item),
+            addresses=tuple(
+                (item["local"], item["prefixlen"]) for item in entry.get("addr_info", []) if "local" in item
+            ),
             master=entry.get("master"),
             link=entry.get("link"),
             real=True,

@@ -10,36 +10,52 @@ from typing import Any
 from railyard_lab import catalogue
 
 
+def _lane_mbps(generation: int) -> int:
+    """The kernel's PCIE_SPEED2MBS_ENC: whole megabits per lane after line coding."""
+    return int(catalogue.SPEEDS_GTS[generation] * 1000 * (128 / 130 if generation > 2 else 0.8))
+
+
+def pcie_bandwidth(state: dict[str, Any], bdf: str) -> str | None:
+    """What a driver says of its device's link at probe (pcie_print_link_status)."""
+    link = state["pci"][bdf]["link"]
+    if not link["width"]:
+        return None
+
+    def rate(generation: int, width: int) -> str:
+        return f"{_lane_mbps(generation) * width / 1000:.3f} Gb/s"
+
+    def name(generation: int, width: int) -> str:
+        return f"{catalogue.SPEEDS_GTS[generation]:.1f} GT/s PCIe x{width} link"
+
+    now, best = (link["gen"], link["width"]), (link["max_gen"], link["max_width"])
+    if now == best:
+        return f"mlx5_core {bdf}: {rate(*now)} available PCIe bandwidth ({name(*now)})"
+    above = (state["pci"][bdf]["path"] or [bdf])[-1]
+    return (
+        f"mlx5_core {bdf}: {rate(*now)} available PCIe bandwidth, limited by {name(*now)} at {above} "
+        f"(capable of {rate(*best)} with {name(*best)})"
+    )
+
+
 def boot_messages(state: dict[str, Any]) -> None:
+    passthrough = "iommu=pt" in state["cmdline"].split()
     lines = [
         (0.0, "Linux version 6.1.0-32-amd64 (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0, "
               "GNU ld (GNU Binutils for Debian) 2.40) #1 SMP PREEMPT_DYNAMIC Debian 6.1.129-1 (2025-03-06)"),
         (0.0, f"Command line: {state['cmdline']}"),
-        (0.482113, "iommu: Default domain type: Passthrough (set via kernel command line)"
-                   if "iommu=pt" in state["cmdline"].split() else "iommu: Default domain type: Translated"),
+        (0.482113, "iommu: Default domain type: Passthrough (set via kernel command line)" if passthrough
+                   else "iommu: Default domain type: Translated"),
     ]  # fmt: skip
     moment = 5.1
-    for nic in sorted((item for item in state["nics"] if item["rdma"]), key=lambda item: item["pci"]):
+    rdma = sorted((nic for nic in state["nics"] if nic["rdma"]), key=lambda nic: nic["pci"])
+    for number, nic in enumerate(rdma):
         moment += 0.613
-        link = state["pci"][nic["pci"]]["link"]
-        bandwidth = catalogue.SPEEDS_GTS.get(link["gen"], 0.0) * link["width"] * (128 / 130 if link["gen"] > 2 else 0.8)
         lines.append((moment, f"mlx5_core {nic['pci']}: firmware version: {nic['firmware']}"))
-        if link["width"]:
-            limit = ""
-            if link["width"] < link["max_width"] or link["gen"] < link["max_gen"]:
-                capable = catalogue.SPEEDS_GTS[link["max_gen"]] * link["max_width"] * 128 / 130
-                above = state["pci"][nic["pci"]]["path"][-1:] or [nic["pci"]]
-                limit = (
-                    f", limited by {catalogue.SPEEDS_GTS[link['gen']]:.1f} GT/s PCIe x{link['width']} link at {above[0]} "
-                    f"(capable of {capable:.3f} Gb/s with {catalogue.SPEEDS_GTS[link['max_gen']]:.1f} GT/s PCIe "
-                    f"x{link['max_width']} link)"
-                )
-            text = (
-                f"({catalogue.SPEEDS_GTS[link['gen']]:.1f} GT/s PCIe x{link['width']} link)" if not limit else limit[2:]
-            )
-            lines.append((moment + 0.001, f"mlx5_core {nic['pci']}: {bandwidth:.3f} Gb/s available PCIe bandwidth "
-                                          + (text if not limit else ", " + text).replace(" , ", ", ")))
+        bandwidth = pcie_bandwidth(state, nic["pci"])
+        if bandwidth:
+            lines.append((moment + 0.001, bandwidth))
         if nic["netdev"] and nic["link_layer"] == "Ethernet":
-            lines.append((moment + 0.4, f"mlx5_core {nic['pci']} {nic['netdev']}: renamed from eth{len(lines)}"))
+            lines.append((moment + 0.4, f"mlx5_core {nic['pci']} {nic['netdev']}: renamed from eth{number}"))
             lines.append((moment + 6.2, f"mlx5_core {nic['pci']} {nic['netdev']}: Link up"))
-    state["dmesg"] = [[round(when, 6), text] for when, text in sorted(lines)] + state["dmesg"]
+    lines.sort(key=lambda line: line[0])
+    state["dmesg"] = [[round(when, 6), text] for when, text in lines] + state["dmesg"]

@@ -4,8 +4,8 @@
 """Lay the tree over /sys and /proc of a node.
 
 A new directory cannot be made in sysfs, so whole areas are replaced: our tmpfs lies over /sys/class, /sys/bus,
-/sys/devices and /sys/module, and what the kernel really has there is linked in (classes, buses, modules) or bind-mounted
-to its old place (devices/system, devices/virtual: paths that programs compare).
+/sys/devices and /sys/module, and what the kernel really has there is linked in (classes, buses, modules) or
+bind-mounted to its old place (devices/system, devices/virtual: paths that programs compare).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from railyard_lab import interfaces, state as state_file, tree
+from railyard_lab import interfaces, tree
+from railyard_lab import state as state_file
 
 RUN = Path("/run/gpu-fabric-lab")
 MS_BIND, MS_REC = 0x1000, 0x4000

@@ -29,7 +29,8 @@ def up(profile_name: str | None, host: str | None) -> None:
             state = state_file.load()
             if profile_name and state["profile"] != profile_name:
                 raise SystemExit(
-                    f"railyard_lab: this disk belongs to a {state['profile']}, not a {profile_name}; `node reset` makes it new"
+                    f"railyard_lab: this disk belongs to a {state['profile']}, not a {profile_name}; "
+                    "`node reset` makes it new"
                 )
         fresh_boot = not mount.is_up() if interfaces.is_node() else True
         if fresh_boot:
@@ -52,6 +53,7 @@ def boot(state: dict[str, Any]) -> None:
     state["dmesg"] = []
     state["gid_tables"] = {}
     state["persistence"] = False
+    state["fabric_manager"].pop("trained", None)
     state["gpu_processes"] = []
     for nic in state["nics"]:
         if nic.get("nvconfig"):

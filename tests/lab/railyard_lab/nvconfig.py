@@ -88,7 +88,9 @@ def factory(nic: dict[str, Any], model: dict[str, Any], stack: dict[str, Any]) -
         return {}
     settings: dict[str, dict[str, Any]] = {}
 
-    def add(name: str, kind: str, default: Any, value: Any = None, read_only: bool = False, advanced: bool = False) -> None:
+    def add(
+        name: str, kind: str, default: Any, value: Any = None, read_only: bool = False, advanced: bool = False
+    ) -> None:
         first = default[0] if kind == "number" else default
         now = first if value is None else value
         entry = {"kind": kind, "default": _show(kind, first), "current": _show(kind, now), "next": _show(kind, now)}

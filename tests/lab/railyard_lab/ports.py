@@ -97,7 +97,7 @@ def gids(
 
 
 def refresh_gid_tables(state: dict[str, Any], interfaces: dict[str, Interface]) -> None:
-    """Follow the addresses as the kernel does: one that goes frees its slots, one that comes takes the first free ones."""
+    """Follow the addresses as the kernel does: one that goes frees its slots, one that comes takes the first free."""
     hidden = set(state.get("hidden_gids", []))
     for nic in state["nics"]:
         if not nic["rdma"] or nic["link_layer"] != "Ethernet" or not nic["netdev"]:

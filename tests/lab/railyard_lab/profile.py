@@ -107,7 +107,7 @@ def _add_function(
         "link": {"gen": model["gen"], "width": model["width"], "max_gen": model["gen"], "max_width": model["width"]},
         "port_type": model.get("type") if kind == "bridge" else "endpoint",
         "acs": bool(model.get("acs")),
-        "max_read_request": model.get("max_read_request", 512),
+        "max_read_request": model.get("mrrs", 512),
     }
     state["pci"][bdf] = function
     return function

@@ -33,7 +33,9 @@ def load() -> dict[str, Any]:
     try:
         return json.loads(path().read_text())
     except FileNotFoundError:
-        raise SystemExit(f"railyard_lab: {path()} is missing: run `railyard_lab node up --profile P --host H`") from None
+        raise SystemExit(
+            f"railyard_lab: {path()} is missing: run `railyard_lab node up --profile P --host H`"
+        ) from None
 
 
 def save(state: dict[str, Any]) -> None:

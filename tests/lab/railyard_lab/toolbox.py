@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from railyard_lab import state as state_file
 
 PLACE = "usr/local/sbin"
+# Programs of packages that are stand-ins themselves lie where units and people expect them.
+OWN_PLACES = {"nvidia-smi": "usr/bin", "nv-fabricmanager": "usr/bin"}
 REAL_PLACES = ("usr/sbin", "usr/bin", "sbin", "bin")
 
 
@@ -57,14 +59,12 @@ TOOLS: dict[str, Tool] = {
     "ibdev2netdev": Tool("ofed", "ibdev2netdev"),
     "nvidia-smi": Tool("driver", "nvidia_smi"),
     "nv-fabricmanager": Tool("fabricmanager", "fabricmanager"),
-    "nvcc": Tool("cuda", "nvcc"),
     "all_reduce_perf": Tool("nccl-tests", "nccl_tests"),
     "all_gather_perf": Tool("nccl-tests", "nccl_tests"),
     "reduce_scatter_perf": Tool("nccl-tests", "nccl_tests"),
     "alltoall_perf": Tool("nccl-tests", "nccl_tests"),
     "mpirun": Tool("nccl-tests", "mpirun"),
     "dkms": Tool("dkms", "dkms"),
-    "gpu-fabric-lab": Tool("base", "cli"),
 }
 
 _SCRIPT = """#!/usr/bin/python3
@@ -94,10 +94,6 @@ def run(name: str) -> None:
     """Body of every stand-in script: find the module, run it, leave as a C program would on a closed pipe."""
     import importlib
 
-    if name == "gpu-fabric-lab":
-        from railyard_lab import cli
-
-        sys.exit(cli.main(sys.argv[1:]))
     module = importlib.import_module(f"railyard_lab.tools.{TOOLS[name].module}")
     try:
         code = module.main(name, sys.argv[1:])
@@ -128,7 +124,6 @@ def real_path(name: str) -> Path | None:
 
 
 def wanted(state: dict[str, Any]) -> set[str]:
-    root = state_file.root()
     names = set(state["enabled_tools"])
     for name, tool in TOOLS.items():
         group = tool.group
@@ -139,9 +134,8 @@ def wanted(state: dict[str, Any]) -> set[str]:
             or (group in ("mlnx-tools", "ofed") and state["stack"]["kind"] == "doca")
             or (group == "driver" and state["driver"]["library"])
             or (group == "fabricmanager" and state["fabric_manager"]["version"])
-            or (group == "cuda" and state["cuda"])
             or (group == "dkms" and (state["dkms"] or real_path(name) is not None))
-            or (group == "nccl-tests" and (root / f"usr/bin/{name}").is_file() and not _is_stand_in(root / f"usr/bin/{name}"))
+            or (group == "nccl-tests" and state["nccl"] and state["driver"]["library"])
         ):
             names.add(name)
     return names
@@ -156,8 +150,8 @@ def refresh(quiet: bool = False) -> None:
     with state_file.change() as state:
         packages.refresh_kernel(state)
         names = wanted(state)
-    directory = state_file.root() / PLACE
     for name in TOOLS:
+        directory = state_file.root() / OWN_PLACES.get(name, PLACE)
         target = directory / name
         if name in names:
             write(directory, name)

@@ -207,7 +207,9 @@ def _proc(files: Files, state: dict[str, Any]) -> None:
         users = modules.users(state, name)
         holders = ",".join(users) + "," if users else "-"
         taint = " (POE)" if name.startswith("nvidia") else ""
-        lines.append(f"{name} {size} {len(users)} {holders} Live 0x{0xFFFFFFFFC0000000 + position * 0x100000:016x}{taint}")
+        lines.append(
+            f"{name} {size} {len(users)} {holders} Live 0x{0xFFFFFFFFC0000000 + position * 0x100000:016x}{taint}"
+        )
     files["proc/modules"] = "".join(line + "\n" for line in lines)
     files["proc/driver"] = Folder()
     if "nvidia" not in state["modules"]:
@@ -232,13 +234,16 @@ def _proc(files: Files, state: dict[str, Any]) -> None:
         plain = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}.get(plain, plain)
         if plain in parameters:
             parameters[plain] = value
-    strings = 'RegistryDwords: ""\nRegistryDwordsPerDevice: ""\nRmMsg: ""\nGpuBlacklist: ""\nTemporaryFilePath: "/var"\n'
+    strings = (
+        'RegistryDwords: ""\nRegistryDwordsPerDevice: ""\nRmMsg: ""\nGpuBlacklist: ""\nTemporaryFilePath: "/var"\n'
+    )
     files[f"{root}/params"] = "".join(f"{name}: {value}\n" for name, value in parameters.items()) + strings
     for index, gpu in enumerate(state_file.present_gpus(state)):
         model = catalogue.GPUS[gpu["model"]]
         firmware = driver["loaded"] if driver["loaded_flavour"] == "open" else "N/A"
         files[f"{root}/gpus/{gpu['pci']}/information"] = (
-            f"Model: \t\t {model['name']}\nIRQ:   \t\t 18\nGPU UUID: \t {gpu['uuid']}\nVideo BIOS: \t {model['vbios']}\n"
+            f"Model: \t\t {model['name']}\nIRQ:   \t\t 18\nGPU UUID: \t {gpu['uuid']}\n"
+            f"Video BIOS: \t {model['vbios']}\n"
             f"Bus Type: \t PCIe\nDMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\nBus Location: \t {gpu['pci']}\n"
             f"Device Minor: \t {index}\nGPU Firmware: \t {firmware}\nGPU Excluded:\t No\n"
         )
@@ -296,7 +301,9 @@ def _remove(path: Path, where: Path) -> None:
         except OSError:
             return
     parent = path.parent
-    while parent != where and parent.is_dir() and parent.name not in ("sys", "proc", "class", "bus", "devices", "module"):
+    while (
+        parent != where and parent.is_dir() and parent.name not in ("sys", "proc", "class", "bus", "devices", "module")
+    ):
         try:
             parent.rmdir()
         except OSError:

@@ -11,7 +11,18 @@ from typing import Any
 from railyard_lab import catalogue, identity, interfaces, ports
 
 # Attributes of a modelled port which a veth has not or has otherwise.
-_OWN = {"device", "speed", "duplex", "type", "dev_port", "dev_id", "phys_port_name", "phys_switch_id", "subsystem", "power"}
+_OWN = {
+    "device",
+    "speed",
+    "duplex",
+    "type",
+    "dev_port",
+    "dev_id",
+    "phys_port_name",
+    "phys_switch_id",
+    "subsystem",
+    "power",
+}
 
 
 def add(
@@ -56,7 +67,9 @@ def add(
             # The kernel's own answer, whenever it is read: the same file, found through a link.
             for attribute in interfaces.attributes(nic["netdev"]):
                 if attribute not in _OWN:
-                    files[f"{folder}/{attribute}"] = Link(f"{up(folder)}devices/virtual/net/{nic['netdev']}/{attribute}")
+                    files[f"{folder}/{attribute}"] = Link(
+                        f"{up(folder)}devices/virtual/net/{nic['netdev']}/{attribute}"
+                    )
             if not nic["cable"]:
                 files[f"{folder}/carrier"], files[f"{folder}/operstate"] = "0\n", "down\n"
         elif nic["link_layer"] == "InfiniBand":

@@ -1,6 +1,7 @@
 # (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: E501 -- tables and lines as the real things have them
 """/sys/class/infiniband and its neighbours."""
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def take_in(
             (f"{net}/roce_np/cnp_dscp", "cnp_dscp", None),
             (f"{net}/roce_np/cnp_802p_prio", "cnp_802p_prio", None),
         ]
-        stores += [(f"{net}/roce_{kind}/enable/{priority}", kind, priority) for kind in ("rp", "np") for priority in range(8)]
+        stores += [
+            (f"{net}/roce_{kind}/enable/{priority}", kind, priority) for kind in ("rp", "np") for priority in range(8)
+        ]
         for path, key, index in stores:
             try:
                 text = (where / path).read_text()

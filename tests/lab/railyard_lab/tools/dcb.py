@@ -61,7 +61,9 @@ class Output:
 
     def end(self) -> None:
         if self.as_json:
-            print(json.dumps(self.document, indent=4) if self.pretty else json.dumps(self.document, separators=(",", ":")))
+            print(
+                json.dumps(self.document, indent=4) if self.pretty else json.dumps(self.document, separators=(",", ":"))
+            )
         else:
             print("".join(self.text), end="")
 
@@ -146,7 +148,7 @@ def _mapping(words: list[str], low: int, high: int, parse: Any) -> tuple[dict[in
             break
         value = parse(text)
         if key == "all":
-            found = {index: value for index in range(low, high + 1)}
+            found = dict.fromkeys(range(low, high + 1), value)
         else:
             if not key.isdigit() or not low <= int(key) <= high:
                 raise Failure(f"Invalid mapping {word}")
@@ -173,7 +175,9 @@ def _number(limit: int, what: str) -> Any:
 def _pfc(nic: dict[str, Any], action: str, words: list[str], output: Output, flags: set[str]) -> bool:
     values = nic["qos"]
     if action == "show":
-        chosen = [_pick(word, ("pfc-cap", "macsec-bypass", "delay", "prio-pfc", "requests", "indications")) for word in words]
+        chosen = [
+            _pick(word, ("pfc-cap", "macsec-bypass", "delay", "prio-pfc", "requests", "indications")) for word in words
+        ]
 
         def wants(key: str) -> bool:
             return not chosen or key in chosen
@@ -213,7 +217,18 @@ def _pfc(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
 
 def _ets(nic: dict[str, Any], action: str, words: list[str], output: Output, flags: set[str]) -> bool:
     values = nic["qos"]
-    names = ("willing", "ets-cap", "cbs", "tc-tsa", "reco-tc-tsa", "pg-bw", "tc-bw", "reco-tc-bw", "prio-tc", "reco-prio-tc")
+    names = (
+        "willing",
+        "ets-cap",
+        "cbs",
+        "tc-tsa",
+        "reco-tc-tsa",
+        "pg-bw",
+        "tc-bw",
+        "reco-tc-bw",
+        "prio-tc",
+        "reco-prio-tc",
+    )
     if action == "show":
         chosen = [_pick(word, names) for word in words]
         arrays = {
@@ -372,7 +387,9 @@ def _dcbx(nic: dict[str, Any], action: str, words: list[str], output: Output, fl
         raise Failure(f'What is "{action}"?')
     chosen = [_pick(word, (qos.HOST, "lld-managed", qos.CEE, qos.IEEE, "static")) for word in words]
     if "lld-managed" in chosen:
-        raise Failure("Error when attempting to set attribute: Operation not permitted\nAttribute write: Operation not permitted")
+        raise Failure(
+            "Error when attempting to set attribute: Operation not permitted\nAttribute write: Operation not permitted"
+        )
     # Whoever is host-managed speaks both dialects in this driver.
     values["dcbx"] = [qos.HOST, qos.CEE, qos.IEEE] if qos.HOST in chosen else []
     return False

@@ -1,6 +1,7 @@
 # (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: E501 -- tables and lines as the real things have them
 """ethtool 6.1 for modelled ports; any other interface, and any other option, goes to the real program."""
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def main(name: str, argv: list[str]) -> int:
                     print("[ ]")
                 _common.error(str(error))
                 return error.code
-    return _real(original, f"netlink error: No such device\nCannot get device settings: No such device" if words else "")
+    return _real(
+        original, "netlink error: No such device\nCannot get device settings: No such device" if words else ""
+    )
 
 
 def _real(argv: list[str], otherwise: str) -> int:
@@ -230,7 +233,11 @@ def _statistics(state: dict[str, Any], nic: dict[str, Any], words: list[str], as
              "rx_crc_errors_phy", "rx_symbol_err_phy", "link_down_events_phy", "module_bad_shorted"]  # fmt: skip
     names += [f"{side}_prio{priority}_{what}" for priority in range(8) for side in ("rx", "tx") for what in
               ("bytes", "packets", "pause", "pause_duration")]  # fmt: skip
-    values = {"link_down_events_phy": nic["flaps"], "rx_symbol_err_phy": nic["symbol_errors"], **nic.get("statistics", {})}
+    values = {
+        "link_down_events_phy": nic["flaps"],
+        "rx_symbol_err_phy": nic["symbol_errors"],
+        **nic.get("statistics", {}),
+    }
     print("NIC statistics:")
     for name in names:
         print(f"     {name}: {values.get(name, 0)}")
@@ -241,7 +248,9 @@ def _fec(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: 
     _mlx(nic)
     if as_json:
         return _answer({"ifname": nic["netdev"], "config": ["AUTO", "RS"], "active": [nic["fec"]]})
-    print(f"FEC parameters for {nic['netdev']}:\nSupported/Configured FEC encodings: Auto RS\nActive FEC encoding: {nic['fec']}")
+    print(
+        f"FEC parameters for {nic['netdev']}:\nSupported/Configured FEC encodings: Auto RS\nActive FEC encoding: {nic['fec']}"
+    )
     return 0
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from railyard_lab import catalogue, ports, tree_rdma
 from railyard_lab.tools import _common
 
-_USAGE = "ibdev2netdev <options>\n-h, --help                print help message\n-v, --verbose             print more info"
+_USAGE = (
+    "ibdev2netdev <options>\n-h, --help                print help message\n-v, --verbose             print more info"
+)
 
 
 def _product(nic: dict[str, Any]) -> tuple[str, str]:

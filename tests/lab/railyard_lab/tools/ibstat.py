@@ -1,6 +1,7 @@
 # (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: E501 -- tables and lines as the real things have them
 """ibstat of infiniband-diags."""
 
 from __future__ import annotations

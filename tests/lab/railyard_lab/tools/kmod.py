@@ -140,7 +140,11 @@ def _fields(state: dict[str, Any], name: str) -> list[tuple[str, str]]:
     else:
         found.append(("license", "Dual BSD/GPL"))
     found.append(("depends", ",".join(modules.KNOWN.get(name, (0, (), ""))[1])))
-    found += [("retpoline", "Y"), ("name", name), ("vermagic", f"{kernel_release()} SMP preempt mod_unload modversions ")]
+    found += [
+        ("retpoline", "Y"),
+        ("name", name),
+        ("vermagic", f"{kernel_release()} SMP preempt mod_unload modversions "),
+    ]
     return found
 
 

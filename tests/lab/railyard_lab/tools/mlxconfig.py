@@ -22,7 +22,14 @@ class Failure(Exception):
 
 
 def _options(argv: list[str]) -> dict[str, Any]:
-    chosen: dict[str, Any] = {"device": None, "yes": False, "extended": False, "json": None, "command": None, "words": []}
+    chosen: dict[str, Any] = {
+        "device": None,
+        "yes": False,
+        "extended": False,
+        "json": None,
+        "command": None,
+        "words": [],
+    }
     words = iter(argv)
     for word in words:
         if word in ("-d", "--dev"):
@@ -81,7 +88,7 @@ def _rows(settings: dict[str, Any], names: list[str], extended: bool, new: dict[
         if new is not None:
             values.append(new.get(name, entry["next"]))
         mark = ""
-        if extended and entry["next"] not in (entry["default"],) or extended and entry["next"] != entry["current"]:
+        if (extended and entry["next"] not in (entry["default"],)) or (extended and entry["next"] != entry["current"]):
             mark, star = "*", True
         if entry.get("read_only"):
             mark, read_only = "RO", True

@@ -28,7 +28,7 @@ Reset-types (relevant only for reset-levels 1,3,4):
 Reset-sync (relevant only for reset-level 3):
 0: Tool is the owner                                                   -Supported     (default)
 1: Driver is the owner                                                 -Not Supported 
-"""  # noqa: W291
+"""
 
 
 def main(name: str, argv: list[str]) -> int:

@@ -31,19 +31,29 @@ def main(name: str, argv: list[str]) -> int:
 
     print("\nOperational Info\n----------------")
     line("State", "Active" if up else "Polling" if nic["cable"] is False else "Disable")
-    line("Physical state", ("LinkUp" if port["link_layer"] == "InfiniBand" else "ETH_AN_FSM_ENABLE") if up else "Polling")
+    line(
+        "Physical state", ("LinkUp" if port["link_layer"] == "InfiniBand" else "ETH_AN_FSM_ENABLE") if up else "Polling"
+    )
     line("Speed", unit if up else "N/A")
     line("Width", "4x" if up else "N/A")
     line("FEC", "Standard_RS-FEC - (544,514)" if up else "N/A")
     line("Loopback Mode", "No Loopback")
     line("Auto Negotiation", "ON")
     print("\nSupported Info\n--------------")
-    line("Enabled Link Speed (Ext.)", "0x00010000 (400G_4X)" if nic["rate_gbps"] == 400 else f"({nic['rate_gbps']}G_4X)")
-    line("Supported Cable Speed (Ext.)", "0x00010000 (400G_4X)" if nic["rate_gbps"] == 400 else f"({nic['rate_gbps']}G_4X)")
+    line(
+        "Enabled Link Speed (Ext.)", "0x00010000 (400G_4X)" if nic["rate_gbps"] == 400 else f"({nic['rate_gbps']}G_4X)"
+    )
+    line(
+        "Supported Cable Speed (Ext.)",
+        "0x00010000 (400G_4X)" if nic["rate_gbps"] == 400 else f"({nic['rate_gbps']}G_4X)",
+    )
     print("\nTroubleshooting Info\n--------------------")
     line("Status Opcode", "0" if up else "1024" if not nic["cable"] else "1")
     line("Group Opcode", "N/A" if up else "MNG FW")
-    line("Recommendation", "No issue was observed" if up else "Cable is unplugged" if not nic["cable"] else "Port is closed by command")
+    line(
+        "Recommendation",
+        "No issue was observed" if up else "Cable is unplugged" if not nic["cable"] else "Port is closed by command",
+    )
     print("\nTool Information\n----------------")
     line("Firmware Version", nic["firmware"])
     line("amBER Version", "3.5")

@@ -64,7 +64,9 @@ def main(name: str, argv: list[str]) -> int:
         print(f"{path:<33}- PCI configuration cycles access.")
         domain, bus, rest = nic["pci"].split(":")
         device, function = rest.split(".")
-        print(f"{'':<35}domain:bus:dev.fn={domain}:{bus}:{device}.{function} addr.reg=88 data.reg=92 cr_bar.gw_offset=-1")
+        print(
+            f"{'':<35}domain:bus:dev.fn={domain}:{bus}:{device}.{function} addr.reg=88 data.reg=92 cr_bar.gw_offset=-1"
+        )
         print(f"{'':<35}Chip revision is: 00")
     return 0
 
@@ -79,6 +81,4 @@ def _verbose(state: dict[str, Any], started: bool) -> None:
         net = f"net-{nic['netdev']}" if nic["netdev"] in live or nic["link_layer"] == "InfiniBand" else ""
         numa = state["pci"][nic["pci"]]["numa_node"]
         place = path if started else "NA"
-        print(
-            f"{kind:<24}{place:<30}{nic['pci'].removeprefix('0000:'):<10}{nic['rdma'] or '':<16}{net:<40}{numa:<6}\n"
-        )
+        print(f"{kind:<24}{place:<30}{nic['pci'].removeprefix('0000:'):<10}{nic['rdma'] or '':<16}{net:<40}{numa:<6}\n")

@@ -17,7 +17,14 @@ def main(name: str, argv: list[str]) -> int:
     elif argv[:1] == ["-n"]:
         print(version)
     elif argv[:1] == ["-l"]:
-        for package in ("ibverbs-providers", "libibverbs1", "mlnx-ofed-kernel-dkms", "mlnx-tools", "perftest", "rdma-core"):
+        for package in (
+            "ibverbs-providers",
+            "libibverbs1",
+            "mlnx-ofed-kernel-dkms",
+            "mlnx-tools",
+            "perftest",
+            "rdma-core",
+        ):
             print(package)
     else:
         print(f"{short}:\n\nmlnx-ofed-kernel-dkms:\n{version.replace('-', '.OFED.', 1)}\n")
