@@ -64,7 +64,10 @@ class Chooser:
             return [], "high", "gpu_fabric_fabric is none"
         wanted = {"roce": "Ethernet", "infiniband": "InfiniBand"}.get(self.intent["gpu_fabric_fabric"], "")
         if wanted:
-            pool = [hca for hca in pool if link_layer(hca) in (wanted, "")]
+            others = [hca for hca in pool if link_layer(hca) not in (wanted, "")]
+            pool = [hca for hca in pool if hca not in others]
+            if others and not pool:
+                self._note_other_fabric(others, wanted)
         if not pool:
             return [], "high", ""
         pool = self._cabled(pool)
@@ -72,6 +75,19 @@ class Chooser:
         if near:
             return self._by_distance(near, pool)
         return self._by_group(pool)
+
+    def _note_other_fabric(self, others: list[Hca], wanted: str) -> None:
+        names = ", ".join(hca.name for hca in others)
+        self.notes.append(
+            Note(
+                "RF-PLAN-FABRIC",
+                ",".join(hca.name for hca in others),
+                f"gpu_fabric_fabric is {self.intent['gpu_fabric_fabric']}, but no free device has a {wanted} port: "
+                f"{names} run {link_layer(others[0])}",
+                [f"{hca.name} port 1: {link_layer(hca)}" for hca in others],
+                f"Set gpu_fabric_fabric: auto, or LINK_TYPE of the cards to {wanted} with mlxconfig",
+            )
+        )
 
     def _cabled(self, pool: list[Hca]) -> list[Hca]:
         """Without second ports that no card of the model uses: one function up and the rest idle on every card.
@@ -101,6 +117,13 @@ class Chooser:
         top = max(rates) if rates else None
         # a device whose rate is not known may well be a rail: only a known lower rate rules one out
         return [hca for hca in hcas if self.rates[hca.name] in (top, None)]
+
+    def _running_fastest(self, hcas: list[Hca]) -> list[Hca]:
+        """Like cards at different rates: those that run fastest now, if their number suits the GPUs."""
+        running = {hca.name: max((p.rate_gbps or 0 for p in hca.ports if p.active), default=0) for hca in hcas}
+        top = max(running.values(), default=0)
+        found = [hca for hca in hcas if running[hca.name] == top]
+        return found if top and self._fits(len(found)) else []
 
     def _fits(self, count: int) -> bool:
         gpus = len(self.machine.gpus)
@@ -211,6 +234,8 @@ class Chooser:
         fastest, layer_confidence = self.one_layer(self._fastest(pool))
         if layer_confidence == "low":
             return fastest, "low", "fastest devices"
+        if self.machine.gpus and not self._fits(len(fastest)):
+            fastest = self._running_fastest(fastest) or fastest
         groups: dict[str, list[Hca]] = {}
         for hca in fastest:
             groups.setdefault(hca.model, []).append(hca)

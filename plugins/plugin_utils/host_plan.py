@@ -15,6 +15,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     firewall,
     gpudirect,
     limits,
+    mpi_env,
     nccl_env,
     packages,
     rails,
@@ -131,6 +132,8 @@ def plan_host(
         "nic_ports": _nic_ports(host, quality_of),
         "nccl_env": env,
         "nccl_reasons": reasons,
+        "ucx_env": mpi_env.ucx(host.rails, quality, intent["gpu_fabric_rail_mode"]),
+        "mpi_env": mpi_env.openmpi(found.management),
         "packages": sets,
         "firewall": firewall.for_host(
             intent, members, [rail.netdev for rail in host.rails if rail.netdev], found.management, _client(host)

@@ -235,6 +235,9 @@ def _check(
         return [note._replace(id="RF-PLAN-NCCL-ENV-OBSOLETE")]
     if name in FATAL_VALUES and value == FATAL_VALUES[name][0]:
         return [_bad(name, value, FATAL_VALUES[name][1], name)]
+    if name == "NCCL_TOPO_FILE" and not machine.virtual and machine.virtualization is not None:
+        note = _bad(name, value, "replaces the PCI tree, which this bare-metal host shows as it is", name)
+        return [note._replace(id="RF-PLAN-NCCL-ENV-OBSOLETE")]
     if name == "NCCL_IB_HCA":
         return _check_hca(machine, found, rails, value)
     if name == "NCCL_SOCKET_IFNAME":

@@ -73,7 +73,9 @@ def plan_rack(
     nodes, problems = node_numbers(everyone, given)
 
     hosts = [_look(name, resolved[name], facts[name], connection, nodes[name]) for name in names]
-    rails.align({h.name: h.rails for h in hosts}, {h.name: h.machine.product for h in hosts})
+    laid = {h.name: h.rails for h in hosts}
+    rails.align(laid, {h.name: h.machine.product for h in hosts})
+    rails.agree_on_rates(laid)
 
     rack_intent = (
         resolved[names[0]] if names else (resolved[everyone[0]] if resolved and everyone[0] in resolved else defaults())

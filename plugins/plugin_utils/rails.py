@@ -147,6 +147,25 @@ def _served(
     return served
 
 
+def agree_on_rates(rails_by_host: t.Mapping[str, list[Rail]]) -> None:
+    """A model's rate is what most of the rack's rails of that model run at: one host alone may be slow on all of them."""
+    counted: dict[tuple[str, str], collections.Counter[float | None]] = {}
+    for rails in rails_by_host.values():
+        for rail in rails:
+            if rail.hca.model:
+                counted.setdefault((rail.hca.model, rail.link_layer), collections.Counter())[rail.nominal_gbps] += 1
+    usual = {}
+    for kind, rates in counted.items():
+        rate, count = rates.most_common(1)[0]
+        if rate and 2 * count > sum(rates.values()):
+            usual[kind] = rate
+    for rails in rails_by_host.values():
+        for rail in rails:
+            rate = usual.get((rail.hca.model, rail.link_layer))
+            if rate and rate > (rail.nominal_gbps or 0):
+                rail.nominal_gbps = rate
+
+
 def align(rails_by_host: dict[str, list[Rail]], product_of: dict[str, str]) -> None:
     """Number a host's rails as its like do, by PCI path, where it has lost some of them.
 

@@ -38,7 +38,7 @@ def pcie_raw_gbps(function: Function) -> float | None:
 
 def rail_threshold(machine: Machine, rail: Rail, share: float = HOST_SHARE) -> tuple[float | None, str]:
     """Gb/s that ib_write_bw must reach on a rail, and why that much."""
-    rate = rail.nominal_gbps or rail.rate_gbps
+    rate = rail.nominal_gbps or (rail.rate_gbps if rail.port and rail.port.active else None)
     if rail.hca.software:
         return None, "software RDMA has no line rate"
     if not rate:
@@ -101,7 +101,7 @@ def _collectives(machine: Machine, rails: t.Sequence[Rail], basis: dict[str, str
     row = compatibility.table()["gpu_busbw_gbytes_s"].get(name)
     if compatibility.is_pcie_card(machine) or len(machine.gpus) != 8:
         row = None
-    rates = [rail.nominal_gbps or rail.rate_gbps for rail in rails if not rail.hca.software]
+    rates = [rail.nominal_gbps for rail in rails if not rail.hca.software]
     total = sum(rate for rate in rates if rate) / 8
     single = float(row["single"]) if row else None
     basis["nccl_single_busbw_gbps"] = f"8 {name} with NVSwitch, gigabytes/s" if row else "no reference for these GPUs"

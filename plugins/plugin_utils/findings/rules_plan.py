@@ -61,6 +61,16 @@ ENTRIES: tuple[Entry, ...] = (
         "classify.py",
     ),
     _define(
+        "RF-PLAN-FABRIC",
+        "fail",
+        "The fabric that is asked for is not there",
+        "gpu_fabric_fabric names a kind of fabric that no port of this host is set to: it would get no rails at all.",
+        "gpu_fabric_fabric and the link layer of every free device.",
+        "VPI cards that are set to the other link type, or a host of another kind in the group.",
+        "Set LINK_TYPE with mlxconfig, or gpu_fabric_fabric for this host.",
+        "choice.py",
+    ),
+    _define(
         "RF-PLAN-BRIDGE-OVERRIDE",
         "fail",
         "An override names an NVSwitch management bridge",

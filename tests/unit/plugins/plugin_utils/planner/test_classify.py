@@ -332,5 +332,27 @@ def test_no_fabric_at_all():
     assert list(plan["nccl_env"]) == ["NCCL_SOCKET_IFNAME"]
 
 
+def test_a_rack_without_any_link_still_has_its_rails():
+    box = boxes.hgx_h100()
+    for device in box.facts["rdma_devices"].values():
+        device["ports"]["1"].update(state="down", phys_state="polling", rate_gbps=40.0)
+    plan = plan_one(box)
+    assert hcas(plan) == boxes.H100_ROCE_LIST
+    assert set(plan["thresholds"]["ib_write_bw_gbps"].values()) == {None}
+
+
+def test_like_cards_of_a_guest_are_told_apart_by_the_rate_at_which_they_run():
+    box = boxes.kvm(front_end=True)
+    box.facts["rdma_devices"]["mlx5_2"]["ports"]["1"]["rate_gbps"] = 100.0
+    plan = plan_one(box)
+    assert hcas(plan) == "=" + ",".join(f"mlx5_{n}:1" for n in (0, 1, 3, 4, 5, 6, 7, 8))
+    assert plan["confidence"] == "medium"
+
+
+def test_a_fabric_that_is_not_there_is_told():
+    plan = plan_one(boxes.hgx_h100(), fabric="infiniband")
+    assert plan["rails"] == [] and "RF-PLAN-FABRIC" in notes(plan)
+
+
 def test_fabric_none_leaves_the_hcas_alone():
     assert plan_one(boxes.hgx_h100(), fabric="none")["rails"] == []

@@ -251,6 +251,14 @@ def test_a_slot_that_cannot_carry_the_port_lowers_the_threshold_but_a_degraded_l
     assert (write["0"], write["1"], write["2"]) == (222.0, 384.0, 384.0)
 
 
+def test_a_host_that_is_slow_on_every_rail_is_measured_by_the_rack():
+    facts = {f"gpu-{n}": boxes.pcie_box().done() for n in (1, 2, 3)}
+    facts["gpu-2"]["rdma_devices"]["mlx5_0"]["ports"]["1"]["rate_gbps"] = 50.0
+    hosts = boxes.rack(facts)["hosts"]
+    assert [hosts[name]["thresholds"]["ib_write_bw_gbps"]["0"] for name in sorted(hosts)] == [96.0, 96.0, 96.0]
+    assert hosts["gpu-2"]["rails"][0]["rate_gbps"] == 50.0
+
+
 def test_rates_give_the_published_floors():
     assert plan_one(boxes.dgx_a100())["thresholds"]["ib_write_bw_gbps"]["0"] == 192.0
     assert plan_one(boxes.pcie_box())["thresholds"]["ib_write_bw_gbps"]["0"] == 96.0

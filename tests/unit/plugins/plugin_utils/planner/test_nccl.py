@@ -246,6 +246,23 @@ def test_user_variables_that_do_nothing_are_written_and_told(name, value):
     assert plan["nccl_env"][name] == value
 
 
+def test_a_topology_file_is_for_guests():
+    named = {"NCCL_TOPO_FILE": "/etc/topo.xml"}
+    assert env_note(plan_one(boxes.hgx_h100(), nccl_env=named), "RF-PLAN-NCCL-ENV-OBSOLETE")
+    guest = plan_one(boxes.kvm(), nccl_env=named)
+    assert not env_note(guest, "RF-PLAN-NCCL-ENV-OBSOLETE") and guest["nccl_env"]["NCCL_TOPO_FILE"] == "/etc/topo.xml"
+
+
+def test_ucx_and_mpi_follow_the_same_rails():
+    plan = plan_one(boxes.hgx_h100(), roce_dscp=24)
+    assert plan["ucx_env"]["UCX_NET_DEVICES"] == boxes.H100_ROCE_LIST.removeprefix("=")
+    assert plan["ucx_env"]["UCX_IB_TRAFFIC_CLASS"] == plan["nccl_env"]["NCCL_IB_TC"] == "98"
+    assert set(plan["mpi_env"].values()) == {"eno1"}
+    assert "UCX_IB_ROCE_LOCAL_SUBNET" not in plan_one(boxes.hgx_h100(), rail_mode="flat")["ucx_env"]
+    assert list(plan_one(boxes.hgx_h100("InfiniBand"))["ucx_env"]) == ["UCX_NET_DEVICES"]
+    assert plan_one(boxes.no_fabric())["ucx_env"] == {}
+
+
 def test_a_list_with_rails_only_is_accepted():
     plan = plan_one(boxes.hgx_h100(), nccl_env={"NCCL_IB_HCA": "=mlx5_15:1,mlx5_10:1"})
     assert notes(plan) == [] and plan["nccl_env"]["NCCL_IB_HCA"] == "=mlx5_15:1,mlx5_10:1"
