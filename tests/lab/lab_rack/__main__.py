@@ -13,7 +13,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import cables, content, daemon, engine, hardware, layout, lock, seed
+from . import cables, content, daemon, engine, hardware, layout, lock, room, seed
+
+# What a person can act on; anything else is a fault of the program and shows its traceback.
+ERRORS = (
+    cables.CableError,
+    engine.EngineError,
+    hardware.HardwareError,
+    layout.LayoutError,
+    lock.LockError,
+    room.RoomError,
+    subprocess.SubprocessError,
+    OSError,
+)
 
 
 def routes_of_this_machine(own_bridge: str) -> list[str]:
@@ -79,16 +91,20 @@ def cmd_describe(options: argparse.Namespace) -> dict[str, Any]:
     )
     changed = engine.write_if_changed(directory / "rack.json", json.dumps(rack, indent=2) + "\n")
     www = directory / "www"
-    if options.repository:
-        if not www.is_symlink() or www.readlink() != options.repository / "www":
-            if www.is_symlink():
-                www.unlink()
-            elif www.is_dir():
-                www.rmdir()
-            www.symlink_to(options.repository / "www")
-            changed = True
+    if options.repository and (not www.is_symlink() or www.readlink() != options.repository / "www"):
+        if www.is_symlink():
+            www.unlink()
+        elif www.is_dir():
+            www.rmdir()
+        www.symlink_to(options.repository / "www")
+        changed = True
     changed |= seed.write(rack, directory, options.repository)
     return {"changed": changed, "rack": rack}
+
+
+def cmd_room(options: argparse.Namespace) -> dict[str, Any]:
+    raised = room.make(len(read_rack(options.dir).get("nodes", [])))
+    return {"changed": bool(raised), "raised": raised}
 
 
 def cmd_network(options: argparse.Namespace) -> dict[str, Any]:
@@ -171,6 +187,10 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--repository", type=Path, default=None)
     one.set_defaults(call=cmd_describe)
 
+    one = verbs.add_parser("room", help="kernel settings that all nodes draw on")
+    one.add_argument("--dir", required=True, type=Path)
+    one.set_defaults(call=cmd_room)
+
     one = verbs.add_parser("network", help="switches")
     one.add_argument("action", choices=("up", "down"))
     one.add_argument("--dir", required=True, type=Path)
@@ -201,10 +221,7 @@ def main() -> int:
     os.umask(0o022)
     try:
         print(json.dumps(options.call(options)))
-    except (
-        cables.CableError, engine.EngineError, hardware.HardwareError, layout.LayoutError, lock.LockError,
-        subprocess.SubprocessError, OSError,
-    ) as error:  # fmt: skip
+    except ERRORS as error:
         print(f"{error}", file=sys.stderr)
         return 1
     return 0

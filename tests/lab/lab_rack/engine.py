@@ -49,7 +49,9 @@ def detect(wanted: str = "") -> dict[str, str]:
         if answer.returncode == 0 and answer.stdout.strip():
             return {"engine": engine, "version": answer.stdout.strip()}
         reasons.append(f"{engine} info: {(answer.stderr.strip() or 'no version').splitlines()[-1]}")
-    raise EngineError(f"No container engine answers ({'; '.join(reasons)}). Install podman (apt-get install podman runc).")
+    raise EngineError(
+        f"No container engine answers ({'; '.join(reasons)}). Install podman (apt-get install podman runc)."
+    )
 
 
 LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}

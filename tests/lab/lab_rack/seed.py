@@ -61,7 +61,9 @@ def write(rack: dict[str, Any], directory: Path, repository: Path | None) -> boo
         root = seed / "root"
         host_key = root / "etc/ssh/ssh_host_ed25519_key"
         changed |= make_key(host_key, node["name"])
-        known.append(f"{node['address']} {' '.join(host_key.with_name(host_key.name + '.pub').read_text().split()[:2])}\n")
+        known.append(
+            f"{node['address']} {' '.join(host_key.with_name(host_key.name + '.pub').read_text().split()[:2])}\n"
+        )
         changed |= write_if_changed(root / "root/.ssh/authorized_keys", public, 0o600)
         (root / "root").chmod(0o700)
         (root / "root/.ssh").chmod(0o700)

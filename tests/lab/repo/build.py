@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import catalogue
+import toolkit
 from deb import EPOCH, Package, build
 
 HERE = Path(__file__).resolve().parent
@@ -28,7 +29,9 @@ SOURCES = Path("/usr/lib/gpu-fabric-lab/apt-sources")
 
 
 def call(*argv: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
-    return subprocess.run(argv, input=stdin, check=True, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}).stdout
+    return subprocess.run(
+        argv, input=stdin, check=True, stdout=subprocess.PIPE, env={**os.environ, **(env or {})}
+    ).stdout
 
 
 class Keyring:
@@ -53,7 +56,9 @@ def index(directory: Path, keyring: Keyring, fingerprint: str, *, label: str, or
     (directory / "Packages").write_bytes(packages)
     call("gzip", "-9nkf", str(directory / "Packages"))
     fields = {"Origin": origin, "Label": label, "Suite": suite, "Codename": suite, "Architectures": "amd64"}
-    options = [part for key, value in fields.items() if value for part in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
+    options = [
+        part for key, value in fields.items() if value for part in ("-o", f"APT::FTPArchive::Release::{key}={value}")
+    ]
     for name in ("Release", "InRelease", "Release.gpg"):
         (directory / name).unlink(missing_ok=True)
     release = call("sh", "-c", 'cd "$1" && shift && apt-ftparchive "$@" release .', "sh", str(directory), *options)
@@ -104,14 +109,18 @@ def main() -> None:
 
     www = out / "www"
     nvidia = www / "nvidia"
-    build_all(catalogue.nvidia() + catalogue.keyring(lambda: keyring.gpg("--export", keys["lab-nvidia"])), nvidia)
+    build_all(catalogue.nvidia() + toolkit.keyring(keyring.gpg("--export", keys["lab-nvidia"])), nvidia)
     link_all(nvidia, www / "nvidia-rotated")
     doca = www / "doca"
-    build_all(catalogue.doca_all(), doca)
+    build_all(catalogue.mellanox(), doca)
     index(nvidia, keyring, keys["lab-nvidia"], label="NVIDIA CUDA", origin="NVIDIA")
     index(www / "nvidia-rotated", keyring, keys["lab-nvidia-rotated"], label="NVIDIA CUDA", origin="NVIDIA")
     index(doca, keyring, keys["lab-nvidia"], label="Mellanox Technologies", origin="Mellanox Technologies")
-    for directory, key in ((nvidia, "lab-nvidia"), (doca, "lab-nvidia"), (www / "nvidia-rotated", "lab-nvidia-rotated")):
+    for directory, key in (
+        (nvidia, "lab-nvidia"),
+        (doca, "lab-nvidia"),
+        (www / "nvidia-rotated", "lab-nvidia-rotated"),
+    ):
         (directory / "lab-nvidia.asc").write_bytes(keyring.gpg("--armor", "--export", keys[key]))
         (directory / "lab-nvidia.fingerprint").write_text(keys[key] + "\n")
 

@@ -44,8 +44,8 @@ class Package:
             "Priority": "optional",
             **({"Source": self.source} if self.source else {}),
             **self.relations,
-            "Description": f"{self.summary}\n Stand-in of the lab's repository: it has the real package's name, version and\n"
-            " relations, and none of its contents.",
+            "Description": f"{self.summary}\n Stand-in of the lab's repository: the real package's name, version\n"
+            " and relations, none of its contents.",
         }
         return "".join(f"{key}: {value}\n" for key, value in fields.items())
 
