@@ -148,7 +148,7 @@ def _served(
 
 
 def agree_on_rates(rails_by_host: t.Mapping[str, list[Rail]]) -> None:
-    """A model's rate is what most of the rack's rails of that model run at: one host alone may be slow on all of them."""
+    """A model's rate is what most of its rails in the rack run at: one host alone may be slow on all of them."""
     counted: dict[tuple[str, str], collections.Counter[float | None]] = {}
     for rails in rails_by_host.values():
         for rail in rails:
