@@ -28,7 +28,9 @@ ENTRY = {"netdev": "no-such-rail", "hca": "mlx5_0", "port": 1, "pci": "0000:18:0
 @pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
 def test_every_setting_is_brought_about_and_a_second_look_finds_nothing(qos_tool: str) -> None:
     cli = FakeCli((qos_tool, "ethtool", "setpci"))
-    cli.dscp = {26: 0, 48: 0}
+    if qos_tool == "mlnx_qos":
+        # Elsewhere the first entry of the table is what makes a port trust DSCP, so there it starts empty.
+        cli.dscp = {26: 0, 48: 0}
     todo = program.plan(ENTRY, cli)
     assert {step.knob.name for step in todo.steps} >= {"trust", "pfc", "pause", "max_read_request_bytes"}
     assert cli.writes == []
