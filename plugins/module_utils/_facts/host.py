@@ -63,21 +63,20 @@ def collect(source: Source) -> dict[str, Any]:
             lines = output.stdout.split() if output is not None and output.rc == 0 else []
             if lines:
                 found[key] = lines[-1]
-    for key, value in (
-        ("os", _os(source)),
-        ("product", _product(source)),
-        ("virtualization", _virtualization(source)),
-        ("container", _container(source)),
-        ("cmdline", _cmdline(source)),
-        ("secure_boot", _secure_boot(source)),
-        ("enrolled_keys", _enrolled_keys(source)),
-        ("uptime_s", _uptime(source)),
-        ("cpus", _cpus(source)),
-        ("numa_nodes", _numa_nodes(source)),
-        ("reboot_required", source.exists("/run/reboot-required") if source.live else None),
-    ):
-        if value is not None and value != {}:
-            found[key] = value
+    sections: dict[str, Any] = {
+        "os": _os(source),
+        "product": _product(source),
+        "virtualization": _virtualization(source),
+        "container": _container(source),
+        "cmdline": _cmdline(source),
+        "secure_boot": _secure_boot(source),
+        "enrolled_keys": _enrolled_keys(source),
+        "uptime_s": _uptime(source),
+        "cpus": _cpus(source),
+        "numa_nodes": _numa_nodes(source),
+        "reboot_required": source.exists("/run/reboot-required") if source.live else None,
+    }
+    found.update({key: value for key, value in sections.items() if value is not None and value != {}})
     return found
 
 
@@ -124,9 +123,9 @@ def _virtualization(source: Source) -> Optional[str]:
     for pattern, hypervisor in _DMI_HYPERVISORS:
         if pattern.search(dmi):
             return hypervisor
-    hypervisor = text(source, "/sys/hypervisor/type")
-    if hypervisor is not None:
-        return hypervisor
+    paravirtual = text(source, "/sys/hypervisor/type")
+    if paravirtual is not None:
+        return paravirtual
     for line in (source.read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("flags"):
             return "other" if " hypervisor" in line else "none"

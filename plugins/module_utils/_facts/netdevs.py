@@ -140,21 +140,24 @@ def _merge_link(netdev: dict[str, Any], link: dict[str, Any]) -> None:
     elif link.get("link_type") == "loopback":
         netdev.setdefault("type", _ARPHRD_LOOPBACK)
         netdev.setdefault("kind", "loopback")
-    info = link.get("linkinfo") if isinstance(link.get("linkinfo"), dict) else {}
+    info = _mapping(link.get("linkinfo"))
     kind = info.get("info_kind")
     if kind:
         netdev["kind_name"] = kind
         if netdev.get("kind") in (None, "other"):
             netdev["kind"] = _KINDS.get(kind, "other")
         if kind == "vlan":
-            data = info.get("info_data") if isinstance(info.get("info_data"), dict) else {}
-            netdev["vlan"] = {"id": data.get("id"), "link": link.get("link")}
+            netdev["vlan"] = {"id": _mapping(info.get("info_data")).get("id"), "link": link.get("link")}
     if "addr_info" in link:
         netdev["addresses"] = [
             f"{entry['local']}/{entry['prefixlen']}"
             for entry in link["addr_info"]
             if isinstance(entry, dict) and "local" in entry and "prefixlen" in entry
         ]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _merge_fallbacks(source: Source, found: dict[str, dict[str, Any]]) -> None:

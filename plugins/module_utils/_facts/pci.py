@@ -55,10 +55,10 @@ def collect(source: Source) -> dict[str, Any]:
     for bdf in list(devices):
         for bridge in places[bdf].upstream:
             if bridge not in devices:
-                at = places.get(bridge) or place(places[bdf].directory.split(bridge, 1)[0] + bridge)
-                if at is not None:
-                    places[bridge] = at
-                    devices[bridge] = _identity(source, at)
+                above = places.get(bridge) or place(places[bdf].directory.split(bridge, 1)[0] + bridge)
+                if above is not None:
+                    places[bridge] = above
+                    devices[bridge] = _identity(source, above)
     wanted = sorted(devices, key=pci_sort_key)
     # Reading vital product data takes a card tens of milliseconds, so the cards are asked at the same time.
     details = source.map(lambda bdf: _details(source, places[bdf], devices[bdf]), wanted)

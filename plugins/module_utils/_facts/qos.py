@@ -13,13 +13,14 @@ from typing import Any, Optional
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import dcb, mlnx_qos
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import integer, text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import integer, link_name, text
 
 __all__ = ["UNNAMED", "collect"]
 
 #: Key of an answer that was recorded without the name of its interface.
 UNNAMED = "*"
 _OBJECTS = ("pfc", "app", "ets", "buffer", "dcbx", "apptrust")
+_DCB_KEYS = ("pfc", "dscp_to_priority", "tsa", "tc_bandwidth", "priority_to_tc", "buffer_size", "prio_buffer")
 _CLASSES = 8
 
 
@@ -48,7 +49,7 @@ def _recorded(source: Source) -> list[str]:
 
 
 def _port(source: Source, tools: Tools, netdev: str) -> dict[str, Any]:
-    found = _from_mlnx_qos(tools, netdev) or _from_dcb(tools, netdev) or {}
+    found = _from_mlnx_qos(tools, netdev) or _from_dcb(source, tools, netdev) or {}
     found.update(_from_sysfs(source, netdev))
     return found
 
@@ -78,28 +79,28 @@ def _from_mlnx_qos(tools: Tools, netdev: Optional[str]) -> Optional[dict[str, An
     return found if len(found) > 1 else None
 
 
-def _from_dcb(tools: Tools, netdev: str) -> Optional[dict[str, Any]]:
+def _from_dcb(source: Source, tools: Tools, netdev: str) -> Optional[dict[str, Any]]:
     found: dict[str, Any] = {"backend": "dcb"}
     for name in _OBJECTS:
         argv = ("dcb", "-j", name, "show", "dev", netdev)
         answer = tools.ask(" ".join(argv), argv, dcb.parse)
-        for key in (
-            "pfc",
-            "dscp_to_priority",
-            "tsa",
-            "tc_bandwidth",
-            "priority_to_tc",
-            "buffer_size",
-            "prio_buffer",
-        ):
-            if answer is not None and key in answer:
-                found[key] = answer[key]
-        trust = (answer or {}).get("trust") or []
-        if trust:
-            found["trust"] = trust[0]
-        if (answer or {}).get("dcbx"):
+        if answer is None or answer.get("errors"):
+            continue
+        found.update({key: answer[key] for key in _DCB_KEYS if key in answer})
+        if name == "app":
+            found.setdefault("dscp_to_priority", {})
+        if answer.get("trust"):
+            found["trust"] = answer["trust"][0]
+        if answer.get("dcbx"):
             found["dcbx_modes"] = answer["dcbx"]
+    if "trust" not in found and "dscp_to_priority" in found and _is_mlx5(source, netdev):
+        # This driver has no table of trust: it trusts DSCP as soon as one DSCP has a priority.
+        found["trust"] = "dscp" if found["dscp_to_priority"] else "pcp"
     return found if len(found) > 1 else None
+
+
+def _is_mlx5(source: Source, netdev: str) -> bool:
+    return link_name(source, f"/sys/class/net/{netdev}/device/driver") == "mlx5_core"
 
 
 def _from_sysfs(source: Source, netdev: str) -> dict[str, Any]:

@@ -55,8 +55,9 @@ def _routes(source: Source) -> Optional[list[dict[str, Any]]]:
             found.append(route)
     if answered:
         return found
-    for argv in (("ip", "route", "show", "table", "all"), ("ip", "route")):
-        output = source.run(argv)
+    texts: tuple[tuple[str, ...], ...] = (("ip", "route", "show", "table", "all"), ("ip", "route"))
+    for words in texts:
+        output = source.run(words)
         if output is not None and output.rc == 0:
             return ip_text.parse_routes(output.stdout)
     text = source.read("/proc/net/route")

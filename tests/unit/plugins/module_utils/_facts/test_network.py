@@ -11,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import live, recorded
+from hosts import link, live, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import ip_text, netdevs, rdma, routes
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import (
+    ip_text,
+    netdevs,
+    nics,
+    qos,
+    rdma,
+    routes,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
 
 IP_ADDR = [
     {
@@ -214,6 +222,71 @@ class TestConnection:
         found = routes.ssh(live(tmp_path), self.NETDEVS, defaults)
         assert found is not None
         assert found["netdev"] == "rail0"
+
+
+MLNX_QOS = """\
+DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+\tprio:4 dscp:39,38,37,36,35,34,33,32,
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   0   1   0   0   0
+"""
+
+
+class TestQos:
+    def of(self, directory: Path, commands: dict[str, str], files: dict[str, Any] | None = None) -> dict[str, Any]:
+        source = live(directory, files, commands)
+        link(Path(source.root), "sys/class/net/rail0/device/driver", "../../../../bus/pci/drivers/mlx5_core")
+        return qos.collect(source, Tools(source), {"rail0": "Ethernet", "ib0": "InfiniBand"})
+
+    def test_ofed_answers_first(self, tmp_path: Path) -> None:
+        found = self.of(
+            tmp_path,
+            {"mlnx_qos": f"cat <<'X'\n{MLNX_QOS}X", "dcb": "exit 1"},
+            {"/sys/class/net/rail0/ecn/roce_np/enable/4": "1\n", "/sys/class/net/rail0/ecn/roce_np/cnp_dscp": "48\n"},
+        )
+        assert list(found) == ["rail0"]
+        assert found["rail0"]["backend"] == "mlnx_qos"
+        assert found["rail0"]["trust"] == "dscp"
+        assert found["rail0"]["dscp_to_priority"]["34"] == 4
+        assert found["rail0"]["pfc"] == [False, False, False, False, True, False, False, False]
+        assert found["rail0"]["ecn"] == {
+            "roce_np": [False, False, False, False, True, False, False, False],
+            "cnp_dscp": 48,
+        }
+
+    @pytest.mark.parametrize(
+        ("app", "table", "trust"), [('{"dscp_prio":[[26,3," "]]}', {"26": 3}, "dscp"), ("{}", {}, "pcp")]
+    )
+    def test_iproute2_where_ofed_is_not(self, tmp_path: Path, app: str, table: dict[str, int], trust: str) -> None:
+        found = self.of(
+            tmp_path,
+            {
+                "dcb": f"""case $2 in
+                  app) echo '{app}';;
+                  pfc) echo '{{"pfc_cap":8,"prio_pfc":[false,false,false,true,false,false,false,false]}}';;
+                  *) echo 'Attribute not found: Operation not supported' >&2; exit 1;;
+                esac"""
+            },
+        )["rail0"]
+        assert (found["backend"], found["dscp_to_priority"], found["trust"]) == ("dcb", table, trust)
+        assert found["pfc"].index(True) == 3
+
+    def test_neither_tool(self, tmp_path: Path) -> None:
+        assert self.of(tmp_path, {}) == {}
+
+    def test_pause_frames(self, tmp_path: Path) -> None:
+        answer = "Pause parameters for $2:\\nAutonegotiate:\\toff\\nRX:\\t\\ton\\nTX:\\t\\toff\\n"
+        source = live(tmp_path, commands={"ethtool": f'[ "$2" = rail0 ] && printf "{answer}"'})
+        found: dict[str, Any] = {"rail0": {"driver": "mlx5_core"}}
+        nics.merge(source, Tools(source), found, {"rail0": "Ethernet", "rail1": "Ethernet", "ib0": "InfiniBand"})
+        assert found == {
+            "rail0": {"driver": "mlx5_core", "pause": {"autonegotiate": False, "rx": True, "tx": False}},
+        }
 
 
 @pytest.mark.parametrize(
