@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What roles pass before they disrupt a host, and what stops bad intent, in real runs on the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import typing as t
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+PLAYBOOK = pathlib.Path(sys.executable).with_name("ansible-playbook")
+pytestmark = pytest.mark.skipif(not PLAYBOOK.exists(), reason="needs ansible-playbook beside the interpreter")
+
+GATE = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.set_fact:
+        gpu_fabric: {gpu_processes: "{{ processes }}"}
+        cacheable: true
+    - ansible.builtin.import_role:
+        name: railyard.gpu_fabric.preflight
+        tasks_from: gate
+"""
+
+
+def play(
+    tmp_path: pathlib.Path, playbook: str | pathlib.Path, hosts: dict[str, t.Any], *options: str
+) -> dict[str, t.Any]:
+    """Run a playbook and return what its last tasks said: host → failure message, ``None`` where it came through."""
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"gpu_nodes": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
+    if isinstance(playbook, str):
+        target = tmp_path / "play.yml"
+        target.write_text(playbook)
+    else:
+        target = playbook
+    environ = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+    }
+    argv = [str(PLAYBOOK), str(target), "-i", str(inventory), *options]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
+    said = json.loads(done.stdout[done.stdout.index("{") :])
+    messages: dict[str, t.Any] = dict.fromkeys(hosts)
+    for played in said["plays"]:
+        for task in played["tasks"]:
+            for host, result in task["hosts"].items():
+                if result.get("failed"):
+                    messages[host] = result["msg"]
+    return messages
+
+
+def node(disruption: str, allowed: str, processes: list[dict[str, t.Any]] | None = None) -> dict[str, t.Any]:
+    return {
+        "gate_class": disruption,
+        "gate_reason": "driver 570.1 is loaded, 580.2 is wanted",
+        "gpu_fabric_allow_disruption": allowed,
+        "processes": processes or [],
+    }
+
+
+def test_gate(tmp_path: pathlib.Path) -> None:
+    job = [{"pid": 4711, "name": "python3", "gpu_uuid": "GPU-1", "used_mib": 10}]
+    said = play(
+        tmp_path,
+        GATE,
+        {
+            "calm": node("none", "none", job),
+            "forbidden": node("reload", "linkflap"),
+            "allowed": node("reload", "reboot"),
+            "busy": node("reload", "reload", job),
+        },
+    )
+    assert said["calm"] is None and said["allowed"] is None
+    assert said["forbidden"].startswith("forbidden: driver 570.1 is loaded, 580.2 is wanted.")
+    assert "gpu_fabric_allow_disruption=reload" in said["forbidden"]
+    assert "python3 (pid 4711)" in said["busy"] and "Drain the host first" in said["busy"]
+
+
+def test_one_hosts_mistake_stops_the_rack_with_all_mistakes(tmp_path: pathlib.Path) -> None:
+    hosts = {"gpu-01": {}, "gpu-02": {"gpu_fabric_mtuu": 9000, "gpu_fabric_fabric": "token-ring"}}
+    said = play(tmp_path, ROOT / "playbooks/preflight.yml", hosts, "--check")
+    message = said["gpu-01"] or said["gpu-02"]
+    assert "gpu-02: gpu_fabric_mtuu: no such variable" in message
+    assert "gpu-02: gpu_fabric_fabric: 'token-ring' is not allowed" in message
+    assert "Nothing was changed" in message
