@@ -52,9 +52,10 @@ class Running:
         self._root = root
 
     def loaded(self) -> set[str]:
+        """Names of the modules that are in the kernel, whether loaded or built in."""
         text = read_text(os.path.join(self._root, "proc/modules")) or ""
         names = {line.split()[0] for line in text.splitlines() if line.strip()}
-        return names | {name for name in self._sys() if self._builtin(name)}
+        return names | {name for name in self._sys() if self._live(name)}
 
     def _sys(self) -> list[str]:
         try:
@@ -62,9 +63,10 @@ class Running:
         except OSError:
             return []
 
-    def _builtin(self, name: str) -> bool:
-        # A module proper has its state there; what is built into the kernel has not.
-        return not os.path.exists(os.path.join(self._root, "sys/module", name, "initstate"))
+    def _live(self, name: str) -> bool:
+        # A module proper has its state there (coming, live, going); what is built into the kernel has none.
+        state = read_text(os.path.join(self._root, "sys/module", name, "initstate"))
+        return state is None or state.strip() == "live"
 
     def parameter(self, module: str, parameter: str) -> str | None:
         text = read_text(os.path.join(self._root, "sys/module", module, "parameters", parameter))
