@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 TEXT_LIMIT = 200
+PROBLEM_LIMIT = 500
 REPLACEMENT = "\ufffd"
 CUT_REASON = "The text ends inside this line, so its last value cannot be trusted."
 DAMAGED_REASON = "The line holds bytes that are not text, so it cannot be trusted."
@@ -63,13 +64,16 @@ class Problems:
     """Collects problems in the order of their discovery, each once."""
 
     def __init__(self) -> None:
-        self._problems: list[Problem] = []
+        self._problems: dict[Problem, None] = {}
+        self._unlisted = 0
 
     def add(self, reason: str, line: Line | None = None, text: str | None = None) -> None:
         shown = text if text is not None else (line.text if line else "")
         problem = Problem(line.number if line else 0, shown.strip()[:TEXT_LIMIT], reason)
-        if problem not in self._problems:
-            self._problems.append(problem)
+        if len(self._problems) < PROBLEM_LIMIT or problem in self._problems:
+            self._problems[problem] = None
+        else:
+            self._unlisted += 1
 
     def cut(self, line: Line) -> None:
         self.add(CUT_REASON, line)
@@ -84,7 +88,10 @@ class Problems:
         return len(self._problems)
 
     def result(self, value: Any) -> Parsed:
-        return Parsed(value, tuple(self._problems))
+        listed = tuple(self._problems)
+        if self._unlisted:
+            listed += (Problem(0, "", f"{self._unlisted} more problems of this text are not listed."),)
+        return Parsed(value, listed)
 
 
 # CSI and OSC sequences, and the two-character escapes that `script` and coloured prompts leave behind.
@@ -108,12 +115,17 @@ def clean(text: Any) -> str:
     return text.replace("\r", "\n").replace("\x00", "")
 
 
+_LONGEST_BLANK = 500
+_BLANKS = re.compile(rf"[^\S\n]{{{_LONGEST_BLANK},}}")
+
+
 def split_lines(text: Any) -> list[Line]:
     """The lines of a text; only newlines separate lines (form feeds and the like do not)."""
     cleaned = clean(text)
     if not cleaned:
         return []
-    pieces = cleaned.split("\n")
+    # Endless runs of blanks would cost patterns with two neighbouring repetitions a time that grows with their square.
+    pieces = _BLANKS.sub(lambda run: run.group()[:_LONGEST_BLANK], cleaned).split("\n")
     whole = cleaned.endswith("\n")
     if whole:
         pieces.pop()
@@ -353,7 +365,10 @@ def whole_netdev(name: str) -> bool:
 
     udev ends the names of NIC ports with the port's number (``ens1f0np0``), one digit on the cards of hosts.
     """
-    return bool(re.search(r"np\d\Z", name))
+    return bool(re.search(r"\dnp\d\Z", name))
+
+
+_BETWEEN = re.compile(r"[ \t\n,]*")
 
 
 def json_items(text: Any) -> tuple[list[Any], bool]:
@@ -375,7 +390,7 @@ def json_items(text: Any) -> tuple[list[Any], bool]:
     items: list[Any] = []
     position += 1
     while True:
-        position += len(cleaned[position:]) - len(cleaned[position:].lstrip(" \t\n,"))
+        position = _BETWEEN.match(cleaned, position).end()  # type: ignore[union-attr]
         if position >= len(cleaned):
             return items, False
         if cleaned[position] == "]":

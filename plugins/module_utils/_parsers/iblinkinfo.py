@@ -142,7 +142,18 @@ class _Reader:
                 self.node = {"ports": []}
                 self.value["nodes"].append(self.node)
                 self.problems.add("The heading of the first links is not in the text.")
-            self.node["ports"].append(port)
+            if self._foreign(self.node, port):
+                self.problems.add("The heading of these links is not in the text.", text=match.group(0))
+                self.lost, self.node = True, None
+            else:
+                self.node["ports"].append(port)
+
+    @staticmethod
+    def _foreign(node: dict[str, Any], port: dict[str, Any]) -> bool:
+        """Links of CAs begin with a GUID, those of a switch share its LID."""
+        if node.get("type") == "switch":
+            return "guid" in port or bool(node["ports"] and node["ports"][0]["lid"] != port["lid"])
+        return node.get("type") == "ca" and "guid" not in port
 
 
 def parse(text: str) -> Parsed:

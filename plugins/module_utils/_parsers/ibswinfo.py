@@ -84,7 +84,10 @@ class _Reader:
     def _of_psu(self, label: str, text: str) -> None:
         if self.psu is None or not text:
             return
-        if label in _PSU_FIELDS:
+        if label in _PSU_FIELDS and _PSU_FIELDS[label] in self.psu:
+            self.problems.add("The line that names this power supply is missing.", text=f"{label} | {text}")
+            self.psu = None
+        elif label in _PSU_FIELDS:
             self.psu[_PSU_FIELDS[label]] = text
         elif label == "power (W)" and integer(text) is not None:
             self.psu["power_w"] = integer(text)

@@ -117,3 +117,18 @@ def test_numbers_are_whole_or_nothing():
     assert common.number("2.5") == 2.5
     assert common.number("nan") is None
     assert common.number("9" * 50) is None
+
+
+def test_endless_problems_are_counted_and_not_kept():
+    problems = common.Problems()
+    for number in range(common.PROBLEM_LIMIT + 7):
+        problems.add("Unreadable.", common.Line(number, "x", True))
+    listed = problems.result(None).problems
+    assert len(listed) == common.PROBLEM_LIMIT + 1 and listed[-1].reason.startswith("7 more")
+
+
+def test_json_items_of_a_cut_array_are_the_whole_ones():
+    assert common.json_items('warning: x\n[{"a": 1}, {"b": [2, 3]}]\n$ ') == ([{"a": 1}, {"b": [2, 3]}], True)
+    assert common.json_items('[{"a": 1}, {"b": [2, 3') == ([{"a": 1}], False)
+    assert common.json_items("[1, 23") == ([1], False)
+    assert common.json_items("no document") == ([], False)

@@ -289,3 +289,15 @@ def test_ibswinfo():
         ("ERROR", "ERROR", 0),
     ]
     assert value["fan_status"] == "OK" and value["fans"][1] == {"fan": 2, "rpm": 5111} and problems == ()
+
+
+def test_a_cut_dscp_is_no_dscp():
+    value, problems = mlnx_qos.parse("Priority trust state: dscp\ndscp2prio mapping:\n\tprio:3 dscp:26,2")
+    assert value["dscp_to_priority"] == {"26": 3} and problems
+
+
+def test_links_of_a_switch_are_not_taken_for_a_cas():
+    text = decode(next(path for path in fixture_files("iblinkinfo") if path.name == "fabric.txt").read_bytes())
+    lost = "\n".join(line for line in text.split("\n") if not line.startswith("Switch:"))
+    value, problems = iblinkinfo.parse(lost)
+    assert [len(node["ports"]) for node in value["nodes"]] == [1] and problems

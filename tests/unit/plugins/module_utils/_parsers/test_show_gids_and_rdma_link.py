@@ -111,6 +111,7 @@ def test_no_link_is_no_problem_and_no_netlink_is_one():
         ("link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens1f0 ", "ens1f0"),
         ("link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens1f0", None),
         ("link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens1f0np0", "ens1f0np0"),
+        ("link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev enp9", None),
     ],
 )
 def test_the_last_interface_counts_when_it_is_whole(text, netdev):
