@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads JSON that is cut off, or that is none: unquoted names, commas before a closing bracket, bare words as values.
 
-Old perftest writes such files, and any recording may end early.  What stands before the first place that makes no sense is
+Old perftest writes such files, and any recording may end early.  What stands before the first place that makes no
+sense is
 kept; a value that the end of the text may have shortened is not.
 """
 
@@ -28,31 +29,45 @@ class _Stop(Exception):
     """The text makes no sense from here on."""
 
 
-def load(text: str) -> tuple[Any, bool]:
-    """(value, whether all of the text was good): strict JSON first, then what can be made of it."""
+def load(text: str, whole_objects: bool = False) -> tuple[Any, bool]:
+    """(value, whether all of the text was good): strict JSON first, then what can be made of it.
+
+    ``whole_objects``: an object of which a member is damaged is left out, not only the member.
+    """
     try:
         # NaN and Infinity are no JSON, and nothing can be done with them.
-        return _pruned(json.loads(text, parse_constant=lambda _word: None)), REPLACEMENT not in text
+        value = json.loads(text, parse_constant=lambda _word: None)
+        return _pruned(value, whole_objects), REPLACEMENT not in text
     except (ValueError, RecursionError):
         pass
     reader = _Reader(text)
     try:
         value = reader.value(0)
     except _Stop:
-        return _pruned(reader.root), False
-    return _pruned(value), reader.rest().strip() == ""
+        return _pruned(reader.root, whole_objects), False
+    return _pruned(value, whole_objects), reader.rest().strip() == ""
 
 
-def _pruned(value: Any) -> Any:
+def _damaged(value: Any) -> bool:
+    return isinstance(value, str) and REPLACEMENT in value
+
+
+def _spoiled(value: Any) -> bool:
+    """Whether an object or one below it holds something damaged."""
+    if isinstance(value, dict):
+        return any(_damaged(key) or _damaged(item) or _spoiled(item) for key, item in value.items())
+    return isinstance(value, list) and any(_damaged(item) or _spoiled(item) for item in value)
+
+
+def _pruned(value: Any, whole: bool) -> Any:
     """Without members that are damaged and numbers that are none."""
     if isinstance(value, dict):
-        return {
-            key: _pruned(item)
-            for key, item in value.items()
-            if REPLACEMENT not in key and not (isinstance(item, str) and REPLACEMENT in item)
-        }
+        return {key: _pruned(item, whole) for key, item in value.items() if not _damaged(key) and not _damaged(item)}
     if isinstance(value, list):
-        return [_pruned(item) for item in value if not (isinstance(item, str) and REPLACEMENT in item)]
+        kept = [
+            item for item in value if not _damaged(item) and not (whole and isinstance(item, dict) and _spoiled(item))
+        ]
+        return [_pruned(item, whole) for item in kept]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

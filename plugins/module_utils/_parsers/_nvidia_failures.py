@@ -62,7 +62,8 @@ _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern i
 
 # The bus id as nvidia-smi prints it here may be malformed ("000:BA:80.0"): the trailing colon proves that it is whole.
 _HANDLE = re.compile(
-    r"for GPU\s*(?:\d+:\s+)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-9A-Fa-f])(?=[:\s])(?::\s*(.*))?", re.IGNORECASE
+    r"for GPU\s*(?:\d+:\s+)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-9A-Fa-f])(?=[:\s])(?::\s*(.*))?",
+    re.IGNORECASE,
 )
 _LIBRARY = re.compile(r"NVML library version: ([0-9][0-9.]*)\s*$")
 _QUOTED_FIELD = re.compile(r"Field \"([^\"]*)\" is not a valid field")

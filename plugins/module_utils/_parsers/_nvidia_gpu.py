@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one vocabulary of a GPU, whichever form of nvidia-smi it was read from.
 
-``FIELDS`` says for every value of a GPU where ``-q -x`` (element path), ``-q`` (label path) and ``--query-gpu`` (column)
+``FIELDS`` says for every value of a GPU where ``-q -x`` (element path), ``-q`` (label path) and ``--query-gpu``
+(column)
 keep it and of what type it is; ``GpuRecord`` turns the tool's cells into typed values.  A cell that says "not
 applicable" leaves its key absent (named in ``not_available``); a cell that says "I failed" (``ERR!``) is a problem.
 """
@@ -156,7 +157,7 @@ FIELDS: tuple[Field, ...] = (
     _f("memory_free_mib", "MiB", "fb_memory_usage/free", "FB Memory Usage/Free", "memory.free"),
     _f("memory_reserved_mib", "MiB", "fb_memory_usage/reserved", "FB Memory Usage/Reserved", "memory.reserved"),
     _f("bar1_total_mib", "MiB", "bar1_memory_usage/total", "BAR1 Memory Usage/Total"),
-    _f("utilization_percent", "%", "utilization/gpu_util", "Utilization/Gpu|Utilization/GPU", "utilization.gpu"),
+    _f("utilization_percent", "%", "utilization/gpu_util", "Utilization/GPU", "utilization.gpu"),
     _f("temperature_c", "C", "temperature/gpu_temp", "Temperature/GPU Current Temp", "temperature.gpu"),
     _f("memory_temperature_c", "C", "temperature/memory_temp", "Temperature/Memory Current Temp", "temperature.memory"),
     _f(
@@ -191,8 +192,8 @@ FIELDS: tuple[Field, ...] = (
     _f("fabric_status", "text", "fabric/status", "Fabric/Status", "fabric.status"),
     _f("fabric_clique_id", "int", "fabric/cliqueId|fabric/clique_id", "Fabric/CliqueId", "fabric.cliqueId"),
     _f("fabric_cluster_uuid", "text", "fabric/clusterUuid", "Fabric/ClusterUUID", "fabric.clusterUuid"),
-    _f("ecc.enabled", "bool", "ecc_mode/current_ecc", "ECC Mode/Current|Ecc Mode/Current", "ecc.mode.current"),
-    _f("ecc.pending", "bool", "ecc_mode/pending_ecc", "ECC Mode/Pending|Ecc Mode/Pending", "ecc.mode.pending"),
+    _f("ecc.enabled", "bool", "ecc_mode/current_ecc", "ECC Mode/Current", "ecc.mode.current"),
+    _f("ecc.pending", "bool", "ecc_mode/pending_ecc", "ECC Mode/Pending", "ecc.mode.pending"),
     _f("ecc.corrected_volatile", "int", csv="ecc.errors.corrected.volatile.total"),
     _f("ecc.corrected_aggregate", "int", csv="ecc.errors.corrected.aggregate.total"),
     _f("ecc.uncorrected_volatile", "int", csv="ecc.errors.uncorrected.volatile.total"),
@@ -263,7 +264,7 @@ FIELDS: tuple[Field, ...] = (
         "PCI/GPU Link Info/Link Width/Max",
         "pcie.link.width.max",
     ),
-    _f("pcie.replays", "int", "pci/replay_counter", "PCI/Replays Since Reset|PCI/Replays since reset"),
+    _f("pcie.replays", "int", "pci/replay_counter", "PCI/Replays Since Reset"),
 )
 
 XML_FIELDS = {place: field for field in FIELDS for place in field.xml}

@@ -43,7 +43,8 @@ def read_lines(
 
     ``labels``: the tool's own first words that look like a ``host: `` prefix.  ``prompts=False`` for tools whose own
     lines look like a prompt (``# …``).  ``barriers=True`` keeps damaged lines (``line.damaged``), for formats in which
-    a line says to what the next ones belong.  ``own``: where it matches a line as it stands, no line has a prefix.  Lines of several hosts are not mixed: only the first host's are returned.
+    a line says to what the next ones belong.  ``own``: where it matches a line as it stands, no line has a prefix.
+    Lines of several hosts are not mixed: only the first host's are returned.
     """
     lines = []
     for line in split_lines(decoded(text)):

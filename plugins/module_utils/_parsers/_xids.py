@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The codes of ``NVRM: Xid`` that matter on training nodes: name, and what has to be done (NVIDIA's Xid catalogue).
 
-``reset``: reset the GPU, ``reboot``: restart the node, ``application``: the program is at fault, ``contained``: the driver
+``reset``: reset the GPU, ``reboot``: restart the node, ``application``: the program is at fault, ``contained``: the
+driver
 contained the error, restart the program, ``inspect``: hardware or link needs a look, ``info``: says what happened.
 """
 

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``apt``, ``apt-get`` and ``dpkg`` say while they work, apt's history log, and ``apt-cache policy`` (``parse_policy``).
+"""What ``apt``, ``apt-get`` and ``dpkg`` say while they work, apt's history log, and ``apt-cache policy``
+(``parse_policy``).
 
 Value::
 
@@ -13,8 +14,10 @@ Value::
      "dkms_failures": [{"module", "kernel", "code"}],                  # the cause, when a kernel's package fails
      "history": [{"start", "end", "command", "requested_by", "error", "actions": [...]}]}
 
-Kinds of errors: ``lock`` (path, pid, process), ``key`` (key_id), ``signed_by_conflict`` (source), ``sources``, ``fetch`` (url),
-``no_release`` (source), ``not_found`` (package), ``version_not_found`` (package, version), ``unmet_dependencies``, ``held``,
+Kinds of errors: ``lock`` (path, pid, process), ``key`` (key_id), ``signed_by_conflict`` (source), ``sources``,
+``fetch`` (url),
+``no_release`` (source), ``not_found`` (package), ``version_not_found`` (package, version), ``unmet_dependencies``,
+``held``,
 ``interrupted``, ``dpkg_package`` (package, phase, code), ``dpkg`` (code), ``space``, ``dkms`` (kernel), ``other``.
 """
 
@@ -30,8 +33,15 @@ _NAME = r"[a-z0-9][a-z0-9+.-]*"
 _ERRORS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
-        ("lock", r"Could not get lock (?P<path>\S+?)\.? (?:It is held by process (?P<pid>\d+) \((?P<process>[^)]*)\)|- open)"),
-        ("lock", r"(?:Unable to (?:acquire the dpkg frontend lock|lock \S+)|Unable to lock the administration directory)"),
+        (
+            "lock",
+            r"Could not get lock (?P<path>\S+?)\.? (?:It is held by process (?P<pid>\d+) \((?P<process>[^)]*)\)"
+            r"|- open)",
+        ),
+        (
+            "lock",
+            r"(?:Unable to (?:acquire the dpkg frontend lock|lock \S+)|Unable to lock the administration directory)",
+        ),
         ("signed_by_conflict", r"Conflicting values set for option Signed-By regarding source (?P<source>.+?)(?:: |$)"),
         ("key", r"(?:NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED) (?P<key_id>[0-9A-F]{8,40})\b"),
         ("key", r"(?:is not signed|couldn't be verified because the public key|signatures were invalid)"),
@@ -48,12 +58,14 @@ _ERRORS = tuple(
         ("space", r"You don't have enough free space"),
     )
 )
-_DPKG_PACKAGE = re.compile(rf"^dpkg: error processing (?:package|archive) (\S+?)(?::[a-z0-9]+)? \(--([a-z-]+)\):\s*$")
+_DPKG_PACKAGE = re.compile(r"^dpkg: error processing (?:package|archive) (\S+?)(?::[a-z0-9]+)? \(--([a-z-]+)\):\s*$")
 _EXIT_STATUS = re.compile(r"subprocess returned error exit status (\d+)")
 _DKMS_BUILD = re.compile(r"^Error! Bad return status for module build on kernel: (\S+) \((\S+)\)")
 _DKMS_FAILED = re.compile(r"^dkms autoinstall on ([^/\s]+)/(\S+) failed for (.+?)\s*$")
 _DKMS_ITEM = re.compile(r"([A-Za-z0-9_.+-]+)\((\d+)\)")
-_SUMMARY = re.compile(r"^(\d+) upgraded, (\d+) newly installed, (?:(\d+) downgraded, )?(\d+) to remove and (\d+) not upgraded\.")
+_SUMMARY = re.compile(
+    r"^(\d+) upgraded, (\d+) newly installed, (?:(\d+) downgraded, )?(\d+) to remove and (\d+) not upgraded\."
+)
 _SIMULATED = re.compile(rf"^(Inst|Remv|Purg|Conf) ({_NAME})(?::[a-z0-9]+)?(?: \[([^\]]+)\])?(?: \((\S+) [^)]*\))?")
 _UNPACKING = re.compile(rf"^Unpacking ({_NAME})(?::([a-z0-9]+))? \(([^)]+)\)(?: over \(([^)]+)\))? \.\.\.")
 _SETTING_UP = re.compile(rf"^Setting up ({_NAME})(?::([a-z0-9]+))? \(([^)]+)\) \.\.\.")
@@ -125,7 +137,7 @@ class _Reader:
 
     def _history(self, text: str) -> bool:
         name, colon, rest = text.partition(": ")
-        if not colon or name not in _HISTORY_FIELDS and name not in _HISTORY_ACTIONS:
+        if not colon or (name not in _HISTORY_FIELDS and name not in _HISTORY_ACTIONS):
             return False
         if name == "Start-Date":
             self.entry = {"actions": []}
@@ -153,7 +165,12 @@ class _Reader:
     def _failure(self, text: str) -> bool:
         package = _DPKG_PACKAGE.match(text)
         if package:
-            self.package = {"kind": "dpkg_package", "package": package.group(1), "phase": package.group(2), "text": text}
+            self.package = {
+                "kind": "dpkg_package",
+                "package": package.group(1),
+                "phase": package.group(2),
+                "text": text,
+            }
             self.value["errors"].append(self.package)
             return True
         status = _EXIT_STATUS.search(text)
@@ -252,7 +269,9 @@ def parse_policy(text: str) -> Parsed:
     packages: dict[str, dict[str, Any]] = {}
     package: dict[str, Any] | None = None
     version: dict[str, Any] | None = None
-    for line in read_lines(text, problems, prompts=False, barriers=True, own=re.compile(r"^  (?:Installed|Candidate):")):
+    for line in read_lines(
+        text, problems, prompts=False, barriers=True, own=re.compile(r"^  (?:Installed|Candidate):")
+    ):
         if line.damaged:
             version = None
             if not line.text.startswith(" "):

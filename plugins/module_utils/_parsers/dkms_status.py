@@ -1,7 +1,8 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``dkms status``: ``module/version, kernel, arch: status`` of DKMS 3 and ``module, version, kernel, arch: status`` before.
+"""``dkms status``: ``module/version, kernel, arch: status`` of DKMS 3 and ``module, version, kernel, arch: status``
+before.
 
 Value::
 

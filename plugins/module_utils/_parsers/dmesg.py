@@ -1,27 +1,35 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's log: ``dmesg`` (also ``-T``, ``-x``, ``--time-format=iso``), the journal and what log shippers make of them.
+"""The kernel's log: ``dmesg`` (also ``-T``, ``-x``, ``--time-format=iso``), the journal and what log shippers make
+of them.
 
 Value::
 
     {"events": [{"kind", "severity": "error"|"warning"|"info", "text", "time", "uptime_s", "pci", …}],
      "fabric_manager": {… as fabricmanager_log …}}        # when the text is its log
 
-Only lines that say something about GPUs, NICs, PCIe, their drivers or the loss of memory are events.  Kinds, and what they
+Only lines that say something about GPUs, NICs, PCIe, their drivers or the loss of memory are events.  Kinds, and
+what they
 carry beside ``pci``:
 
-GPU ``xid`` (code, name, action, pid, process; for 154: recovery_from, recovery_to), ``sxid`` (code, fatal, link), ``gpu_lost``
+GPU ``xid`` (code, name, action, pid, process; for 154: recovery_from, recovery_to), ``sxid`` (code, fatal, link),
+``gpu_lost``
 (no Xid in the line), ``gpu_unsupported`` (driver_version, pci_id), ``gpu_needs_open_module``, ``gpu_init_failed``,
-``gpu_probe_failed`` (count), ``nvrm_version_mismatch`` (client_version, module_version), ``nvrm_loaded`` (version, flavour),
+``gpu_probe_failed`` (count), ``nvrm_version_mismatch`` (client_version, module_version), ``nvrm_loaded`` (version,
+flavour),
 ``gsp_error``, ``nouveau_bound``, ``nouveau_conflict``
 modules ``symbol_error`` (module, symbol, reason, errno), ``key_rejected`` (module), ``unsigned_module`` (module),
 ``peermem_error``, ``gdrdrv_loaded`` (version, flavour), ``lockdown``, ``secure_boot`` (enabled)
-mlx5 ``mlx5_link`` (device, port, state: up|down|active|init), ``mlx5_pcie_bandwidth`` (available_gbps, capable_gbps, limited_at),
-``mlx5_module`` (module, status, reason), ``mlx5_power`` (power_w), ``mlx5_command_failed`` (command, opcode, status, syndrome,
+mlx5 ``mlx5_link`` (device, port, state: up|down|active|init), ``mlx5_pcie_bandwidth`` (available_gbps, capable_gbps,
+limited_at),
+``mlx5_module`` (module, status, reason), ``mlx5_power`` (power_w), ``mlx5_command_failed`` (command, opcode, status,
+syndrome,
 errno), ``mlx5_temperature``, ``mlx5_firmware`` (version), ``mlx5_firmware_error``, ``mlx5_health``, ``mlx5_tx_timeout``
-others ``pcie_bandwidth`` (as mlx5's), ``aer`` (error_severity, error_type, agent), ``slot_link_down``, ``netdev_watchdog`` (netdev,
-driver, queue), ``netdev_link`` (netdev, state), ``bond_member`` (bond, netdev, state), ``iommu_fault``, ``iommu_mode`` (mode),
+others ``pcie_bandwidth`` (as mlx5's), ``aer`` (error_severity, error_type, agent), ``slot_link_down``,
+``netdev_watchdog`` (netdev,
+driver, queue), ``netdev_link`` (netdev, state), ``bond_member`` (bond, netdev, state), ``iommu_fault``,
+``iommu_mode`` (mode),
 ``machine_check``, ``out_of_memory`` (process, pid)
 """
 
@@ -41,7 +49,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._xids import XIDS
 
-# Kernel messages begin with "name: " themselves, so prefixes of parallel shells are known by the stamp behind them only.
+# Kernel messages begin with "name: " themselves, so prefixes of parallel shells are known by the stamp behind them
+# only.
 _ANY_LINE = re.compile("")
 _STAMPS = (
     re.compile(r"^[\w.-]+: (?=\[\s*\d+\.\d+\]|\[[A-Z][a-z]{2} [A-Z]|kern\s*:)"),
@@ -318,14 +327,16 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "gpu_unsupported",
         "error",
-        rf"NVRM: The NVIDIA (?:probe routine|GPU) {_P}\s+\(PCI ID: (?P<pci_id>[0-9a-f:]+)\)\s+installed in this system\s+is not "
+        rf"NVRM: The NVIDIA (?:probe routine|GPU) {_P}\s+\(PCI ID: (?P<pci_id>[0-9a-f:]+)\)\s+installed in this"
+        rf" system\s+is not "
         r"supported by the\s+NVIDIA (?P<driver_version>\d+(?:\.\d+)+) driver release",
         _named("pci_id", "driver_version"),
     ),
     (
         "gpu_needs_open_module",
         "error",
-        rf"NVRM: (?:The NVIDIA GPU {_P}.*)?(?:requires use of the NVIDIA open kernel modules|.*only supported by the open kernel)",
+        rf"NVRM: (?:The NVIDIA GPU {_P}.*)?(?:requires use of the NVIDIA open kernel modules|.*only supported"
+        rf" by the open kernel)",
         None,
     ),
     ("gpu_init_failed", "error", rf"NVRM: GPU {_ANY}: RmInitAdapter failed! \((?P<status>[^)]*)\)", _named("status")),
@@ -338,14 +349,17 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "nvrm_version_mismatch",
         "error",
-        r"NVRM: API mismatch: the (?:client|NVIDIA kernel module)[^.]*?has (?:the )?version (?P<client_version>\d+(?:\.\d+)+),? but\s+"
-        r"(?:NVRM: )?(?:this kernel module|this NVIDIA driver component) has (?:the )?version (?P<module_version>\d+(?:\.\d+)+)",
+        r"NVRM: API mismatch: the (?:client|NVIDIA kernel module)[^.]*?has (?:the )?version "
+        r"(?P<client_version>\d+(?:\.\d+)+),? but\s+"
+        r"(?:NVRM: )?(?:this kernel module|this NVIDIA driver component) has (?:the )?version "
+        r"(?P<module_version>\d+(?:\.\d+)+)",
         _named("client_version", "module_version"),
     ),
     (
         "nvrm_loaded",
         "info",
-        r"NVRM: loading NVIDIA UNIX (?P<flavour>(?:Open )?(?:\S+ )?Kernel Module)(?: for \S+)?\s+(?P<version>\d+(?:\.\d+)+)",
+        r"NVRM: loading NVIDIA UNIX (?P<flavour>(?:Open )?(?:\S+ )?Kernel Module)(?: for \S+)?\s+"
+        r"(?P<version>\d+(?:\.\d+)+)",
         _flavour,
     ),
     ("nouveau_conflict", "error", r"NVRM: .*(?:nouveau|rivafb|nvidiafb).*", None),
@@ -354,7 +368,8 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "symbol_error",
         "error",
-        r"(?P<module>[\w-]+): (?:disagrees about version of symbol|Unknown symbol) (?P<symbol>\w+)(?: \(err (?P<errno>-?\d+)\))?",
+        r"(?P<module>[\w-]+): (?:disagrees about version of symbol|Unknown symbol) (?P<symbol>\w+)(?: \(err "
+        r"(?P<errno>-?\d+)\))?",
         _symbol,
     ),
     (
@@ -397,7 +412,8 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "mlx5_module",
         "error",
-        rf"{_MLX5}Port module event(?:\[(?P<level>\w+)\])?: module (?P<module>\d+), (?P<status>[^,]+?)(?:, (?P<reason>.+?))?\s*$",
+        rf"{_MLX5}Port module event(?:\[(?P<level>\w+)\])?: module (?P<module>\d+), (?P<status>[^,]+?)(?:, "
+        rf"(?P<reason>.+?))?\s*$",
         _module_event,
     ),
     (
@@ -418,7 +434,8 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "mlx5_health",
         "error",
-        rf"{_MLX5}.*(?:health compromised|device's health|assert_var|assert_exit|Fatal error|handling bad device|synd 0x(?!0\b))",
+        rf"{_MLX5}.*(?:health compromised|device's health|assert_var|assert_exit|Fatal error|handling bad"
+        rf" device|synd 0x(?!0\b))",
         None,
     ),
     (
@@ -432,7 +449,8 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     (
         "aer",
         "error",
-        rf"{_P}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>[^,]+), type=(?P<type>[^,(]+)(?:, \((?P<agent>[^)]*)\))?",
+        rf"{_P}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>[^,]+), type=(?P<type>[^,(]+)(?:,"
+        rf" \((?P<agent>[^)]*)\))?",
         _aer,
     ),
     ("slot_link_down", "error", rf"pciehp(?: {_P})?.*(?:Link Down|Card not present)", None),

@@ -72,6 +72,11 @@ def _keep(packages: dict[str, dict[str, Any]], name: str, architecture: str | No
         packages[name] = package
 
 
+def _goes_on(architecture: str) -> bool:
+    """Whether a longer architecture begins with this one ("arm" of a cut "arm64")."""
+    return any(other != architecture and other.startswith(architecture) for other in _ARCHITECTURES)
+
+
 def _row(row: re.Match[str], line: Line, packages: dict[str, dict[str, Any]], problems: Problems) -> None:
     wanted, status, error, name, qualifier, version, architecture, _description = row.groups()
     package: dict[str, Any] = {
@@ -90,10 +95,8 @@ def _row(row: re.Match[str], line: Line, packages: dict[str, dict[str, Any]], pr
         # Without the next column behind it, the version may be cut.
         problems.cut(line)
         package.pop("version", None)
-    elif not line.terminated and row.end() == row.end(7):
-        # An architecture from the closed list can still be the head of a longer word ("arm", "arm64").
-        if any(other != architecture and other.startswith(str(architecture)) for other in _ARCHITECTURES):
-            package.pop("architecture")
+    elif not line.terminated and row.end() == row.end(7) and _goes_on(str(architecture)):
+        package.pop("architecture")
     _keep(packages, name, qualifier or architecture, package)
 
 

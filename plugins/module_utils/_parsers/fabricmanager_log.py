@@ -8,7 +8,8 @@ Value::
     {"records": [{"time", "level": "INFO"|"ERROR"|..., "thread", "message", "details"}],
      "version", "driver_version",
      "requests": [{"kind": "team setup"|"team release", "gpus", "allocation_bytes"}],
-     "errors": [text], "mismatch": {"fabric_manager_version", "driver_version", "text"}, "started": true, "stopped": true}
+     "errors": [text], "mismatch": {"fabric_manager_version", "driver_version", "text"}, "started": true, "stopped":
+      true}
 
 A record may go on over several lines (``Message payload details``).  ``errors`` holds records of level ERROR and worse.
 """
@@ -29,7 +30,8 @@ _MISMATCH = re.compile(
 _SETUP = re.compile(r"Team setup request: Allocation Size:([0-9a-fA-F]+) Flags:\S+ Number of GPUs:(\d+) ")
 _RELEASE = re.compile(r"Team release request: Team Handle:([0-9a-fA-F]+) Flags:")
 _JOURNAL = re.compile(
-    r"nv-fabricmanager\[\d+\]: (.*)$|(nvidia-fabricmanager\.service: .*|(?:Started|Stopped|Failed to start) .*[Ff]abric ?[Mm]anager.*)$"
+    r"nv-fabricmanager\[\d+\]: (.*)$|(nvidia-fabricmanager\.service: .*|(?:Started|Stopped|Failed to start)"
+    r" .*[Ff]abric ?[Mm]anager.*)$"
 )
 _BAD = frozenset({"ERROR", "FATAL", "CRITICAL", "ALERT", "EMERGENCY"})
 

@@ -39,7 +39,9 @@ _TYPES = frozenset(
     {"unicast", "local", "broadcast", "multicast", "blackhole", "unreachable", "prohibit", "throw", "anycast", "nat"}
 )
 # Words of a route that a value follows.
-_VALUED = frozenset({"via", "dev", "table", "src", "metric", "scope", "proto", "pref", "mtu", "advmss", "expires", "weight"})
+_VALUED = frozenset(
+    {"via", "dev", "table", "src", "metric", "scope", "proto", "pref", "mtu", "advmss", "expires", "weight"}
+)
 _NUMBERS = frozenset({"metric", "mtu"})
 _KEYS = {"proto": "protocol"}
 _OWN = re.compile(r"^\d+:\s|^\s+(?:inet6?|link/)")
@@ -218,9 +220,9 @@ class _Reader:
 
 def _json(text: str, value: dict[str, Any], problems: Problems) -> None:
     end = text.rfind("]")
-    document, good = load(text[: end + 1] if end >= 0 else text)
+    document, good = load(text[: end + 1] if end >= 0 else text, whole_objects=True)
     if not good:
-        document, good = load(text)
+        document, good = load(text, whole_objects=True)
     if not good:
         problems.add("The document ends early or is damaged; only what stands before that is read.", text=text[-80:])
     entries = document if isinstance(document, list) else []
@@ -238,7 +240,13 @@ def _json(text: str, value: dict[str, Any], problems: Problems) -> None:
 
 def _json_interface(entry: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"name": entry["ifname"], "addresses": []}
-    for name, key in (("ifindex", "index"), ("mtu", "mtu"), ("master", "master"), ("link_type", "link_type"), ("link", "parent")):
+    for name, key in (
+        ("ifindex", "index"),
+        ("mtu", "mtu"),
+        ("master", "master"),
+        ("link_type", "link_type"),
+        ("link", "parent"),
+    ):
         if isinstance(entry.get(name), (int, str)):
             found[key] = entry[name]
     if isinstance(entry.get("operstate"), str):
@@ -251,7 +259,11 @@ def _json_interface(entry: dict[str, Any]) -> dict[str, Any]:
     if isinstance(information, dict) and isinstance(information.get("info_kind"), str):
         found["kind"] = information["info_kind"]
     for address in entry.get("addr_info") or []:
-        if isinstance(address, dict) and isinstance(address.get("local"), str) and isinstance(address.get("prefixlen"), int):
+        if (
+            isinstance(address, dict)
+            and isinstance(address.get("local"), str)
+            and isinstance(address.get("prefixlen"), int)
+        ):
             found["addresses"].append(f"{address['local']}/{address['prefixlen']}")
     return found
 

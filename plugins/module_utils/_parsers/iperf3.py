@@ -29,7 +29,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._reco
 
 _CONNECTED = re.compile(r"^\[\s*(\d+)\] local (\S+) port (\d+) connected (?:to|with) (\S+) port (\d+)")
 _ROW = re.compile(
-    r"^\[\s*(SUM|\d+)\](?:\[[A-Z-]+\])?\s+(\d+\.\d+)-\s*(\d+\.\d+)\s+sec\s+([\d.]+) ([KMGT]?)Bytes\s+([\d.]+) ([KMGT]?)(bits|Bytes)/sec(.*)$"
+    r"^\[\s*(SUM|\d+)\](?:\[[A-Z-]+\])?\s+(\d+\.\d+)-\s*(\d+\.\d+)\s+sec\s+([\d.]+) ([KMGT]?)Bytes\s+([\d.]+) "
+    r"([KMGT]?)(bits|Bytes)/sec(.*)$"
 )
 _HEADER = re.compile(r"^\[ ID\](?:\[Role\])?\s+Interval\s+Transfer\s+(?:Bitrate|Bandwidth)(.*)$")
 _LOSS = re.compile(r"([\d.]+) ms\s+(-?\d+)/(\d+) \(([\d.e+-]+|nan|-nan)%\)")

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``lspci`` in all its forms: plain, ``-n``, ``-nn``, ``-k``, ``-v`` to ``-vvv``, ``-D``, and what ``grep`` leaves of it.
+"""``lspci`` in all its forms: plain, ``-n``, ``-nn``, ``-k``, ``-v`` to ``-vvv``, ``-D``, and what ``grep`` leaves
+of it.
 
 Value::
 
@@ -11,7 +12,8 @@ Value::
                   "bus": {"primary", "secondary", "subordinate"},
                   "link": {"speed_gts", "width", "max_speed_gts", "max_width", "speed_downgraded": bool,
                            "width_downgraded": bool},
-                  "max_payload_bytes", "max_payload_supported_bytes", "max_read_request_bytes", "relaxed_ordering": bool,
+                  "max_payload_bytes", "max_payload_supported_bytes", "max_read_request_bytes", "relaxed_ordering":
+                   bool,
                   "acs": {"capable": true, "capabilities": ["SrcValid", ...], "control": ["SrcValid", ...]},
                   "aer": {"uncorrectable": [...], "correctable": [...]}, "errors_detected": ["CorrErr"],
                   "vpd": {"product_name", "part_number", "serial", "keywords": {}}, "slot_name"}],
@@ -120,9 +122,8 @@ class _Reader:
             return
         first_suffix = _SUFFIX.search(rest)
         description = rest[: first_suffix.start()] if first_suffix else rest
-        ids = None
-        for ids in _IDS.finditer(description):
-            pass
+        # Names have brackets too, so the identifiers are the last pair.
+        ids = next(reversed(list(_IDS.finditer(description))), None)
         if ids:
             device["vendor"], device["device"] = ids.group(1).lower(), ids.group(2).lower()
             description = description[: ids.start()]
@@ -235,7 +236,8 @@ class _Reader:
                 link[key] = kind(match.group(1))
                 if match.group(2):
                     link[flag] = match.group(2) == "downgraded"
-        # Newer pciutils say nothing where the link runs as it can, and a recording without LnkSta's remark says nothing.
+        # Newer pciutils say nothing where the link runs as it can, and a recording without LnkSta's remark says
+        # nothing.
         for key, most, flag in (
             ("speed_gts", "max_speed_gts", "speed_downgraded"),
             ("width", "max_width", "width_downgraded"),

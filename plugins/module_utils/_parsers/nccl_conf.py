@@ -8,7 +8,8 @@ Value::
     {"settings": {NAME: value},          # what NCCL exports; of a name given twice the first counts
      "faults": [{"kind", "name", "value", "text"}]}
 
-NCCL splits each line at its first ``=`` and takes both sides verbatim: no trimming, quotes, ``export``, ``$VAR`` or comment
+NCCL splits each line at its first ``=`` and takes both sides verbatim: no trimming, quotes, ``export``, ``$VAR`` or
+comment
 behind a value.  Each line on which the author evidently expected otherwise is a fault, and a problem:
 
 ``quoted_value`` the quotes are part of the value; a number in quotes is read as 0

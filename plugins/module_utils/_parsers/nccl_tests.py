@@ -6,12 +6,14 @@
 Value::
 
     {"collective", "nccl_tests_version", "nccl_version", "cuda_version", "ranks",
-     "config": {"threads", "gpus_per_thread", "minimum_bytes", "maximum_bytes", "step", "warmup_iterations", "iterations",
+     "config": {"threads", "gpus_per_thread", "minimum_bytes", "maximum_bytes", "step", "warmup_iterations",
+      "iterations",
                 "aggregated_iterations", "validation": bool, "graph": int},
      "devices": [{"rank", "group", "pid", "host", "device", "pci", "bus", "name"}],
      "columns": ["size", "count", ...],
      "rows": [{"size_bytes", "count", "type", "redop", "root", "iterations",
-               "out_of_place_time_us", "out_of_place_algbw_gbytes_s", "out_of_place_busbw_gbytes_s", "out_of_place_wrong",
+               "out_of_place_time_us", "out_of_place_algbw_gbytes_s", "out_of_place_busbw_gbytes_s",
+                "out_of_place_wrong",
                … the same for in_place …}],
      "out_of_bounds_count", "out_of_bounds_ok": bool,
      "average_busbw_gbytes_s", "average_ok": bool,       # average_ok: only with NCCL_TESTS_MIN_BW
@@ -50,7 +52,8 @@ _COLLECTIVE = re.compile(r"^#\s*Collective test (?:starting|concluded):\s*(\S+?)
 _TESTS_VERSION = re.compile(r"^#\s*nccl-tests version (\S+)(?:\s+nccl-headers=(\d+))?(?:\s+nccl-library=(\d+))?\s*$")
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d+(?:\.\d+)+\S*?)(?:\+cuda(\d+(?:\.\d+)*))?\s*$")
 _ERROR = re.compile(
-    r"Test (?:NCCL |CUDA )?failure\b|NCCL WARN|^\S*error while loading shared libraries|CUDA error|unhandled (?:cuda|system) error"
+    r"Test (?:NCCL |CUDA )?failure\b|NCCL WARN|^\S*error while loading shared libraries|CUDA error|unhandled "
+    r"(?:cuda|system) error"
     r"|mpirun (?:noticed|has exited|detected)|^srun: error|Segmentation fault|Out of bounds values.*FAILED"
 )
 _CONFIG = (
@@ -280,7 +283,8 @@ class _Reader:
         finished = [summary for summary in value["summaries"] if "average_busbw_gbytes_s" in summary]
         if len(finished) > 1:
             self.problems.add(
-                f"The text holds {len(finished)} runs; the summary is the first one's. Built without MPI, every process "
+                f"The text holds {len(finished)} runs; the summary is the first one's. Built without MPI, every"
+                f" process "
                 "runs on its own."
             )
         if not self.seen and not value["summaries"]:

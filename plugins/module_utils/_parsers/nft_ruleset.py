@@ -22,7 +22,10 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _TABLE = re.compile(r"^table (?:(ip|ip6|inet|arp|bridge|netdev) )?(\S+) \{(?: # handle \d+)?\s*$")
-_PART = re.compile(r"^\s+(chain|set|map|flowtable|counter|quota|limit|ct \w+|meter|secmark|synproxy) (\S+) \{(?: # handle \d+)?\s*(\}?)\s*$")
+_PART = re.compile(
+    r"^\s+(chain|set|map|flowtable|counter|quota|limit|ct \w+|meter|secmark|synproxy) (\S+) \{(?: # handle"
+    r" \d+)?\s*(\}?)\s*$"
+)
 _BASE = re.compile(
     r"^type (\w+) hook (\w+)(?: devices? (?:= )?(\"[^\"]+\"|\{[^}]*\}|\S+))? priority ([^;]+);(?: policy (\w+);)?"
 )

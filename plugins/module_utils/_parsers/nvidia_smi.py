@@ -10,7 +10,8 @@ Value::
                "ecc_uncorrected_volatile", "ecc": {"enabled"}, "mig": bool, "fan_percent", "temperature_c",
                "performance_state", "power_w", "power_limit_w", "memory_used_mib", "memory_total_mib",
                "utilization_percent", "compute_mode", "unreadable": [...]}],
-     "mig_devices": [{"gpu", "gpu_instance_id", "compute_instance_id", "device", "memory_used_mib", "memory_total_mib"}],
+     "mig_devices": [{"gpu", "gpu_instance_id", "compute_instance_id", "device", "memory_used_mib",
+      "memory_total_mib"}],
      "processes": [{"gpu", "gpu_instance_id", "compute_instance_id", "pid", "type", "name", "used_mib"}],
      "failures": [{"kind", "text", "pci", "library_version", "reason"}],
      "warnings": [{"kind": "inforom_corrupted"|"other", "text", "pci"}]}
@@ -54,7 +55,8 @@ _USE = re.compile(r"^\s*(\d+%|N/A|ERR!)\s+(\S.*?)\s*$")
 _COMPUTE_MODES = ("Default", "E. Process", "E. Thread", "Prohibited", "N/A", "ERR!")
 _MIG_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s*$")
 _PROCESS = re.compile(
-    r"^\|\s+(\d+)(?:\s+(N/A|\d+)\s+(N/A|\d+))?\s+(\d+)\s+([CGM+]{1,5})\s+(\S.*?)\s+(\d+MiB|N/A|\[?Insufficient Permissions\]?)\s*\|$"
+    r"^\|\s+(\d+)(?:\s+(N/A|\d+)\s+(N/A|\d+))?\s+(\d+)\s+([CGM+]{1,5})\s+(\S.*?)\s+(\d+MiB|N/A|\[?Insufficient"
+    r" Permissions\]?)\s*\|$"
 )
 
 
@@ -111,9 +113,9 @@ class _Reader:
         elif re.match(r"^\|\s*(?:Processes:|Compute processes:)", text):
             self.part = "processes"
         elif self.part == "gpus":
-            self._gpu_row([cell for cell in text[1:-1].split("|")], line)
+            self._gpu_row(text[1:-1].split("|"), line)
         elif self.part == "mig":
-            self._mig_row([cell for cell in text[1:-1].split("|")])
+            self._mig_row(text[1:-1].split("|"))
         else:
             self._process(text, line)
 

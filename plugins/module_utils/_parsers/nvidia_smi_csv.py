@@ -10,13 +10,15 @@ Value::
      "processes": [{"pid", "name", "used_mib", "gpu_uuid", "pci"}],
      "driver_version", "count", "failures": [...], "warnings": [...]}
 
-Without a header the columns must be given (``columns``), or only cells that speak for themselves (bus id, UUID) are read.
+Without a header the columns must be given (``columns``), or only cells that speak for themselves (bus id, UUID) are
+read.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
     Line,
@@ -120,17 +122,23 @@ def _plausible(name: str, cell: str) -> bool:
     return bool(re.match(r"^[\w.:%+/\[\] -]+$", cell))
 
 
+def _whole(name: str, cell: str) -> bool:
+    """Whether a cell at the end of a cut text proves that it is whole."""
+    bracketed = cell.startswith("[") and cell.endswith("]")
+    if bracketed or re.search(r"\d (?:MiB|W|%|us|MHz)$", cell) or _UUID.match(cell):
+        return True
+    return name == "pci.bus_id" and pci_address(cell) is not None
+
+
 def _row(
     names: list[str], cells: list[str], line: Line, value: dict[str, Any], problems: Problems, partial: bool = False
 ) -> None:
     pairs = list(zip(names, cells))
     if not line.terminated:
         # The last cell may be cut; a closing bracket or a unit proves that it is whole.
-        last = cells[-1]
-        if not (last.startswith("[") and last.endswith("]")) and not re.search(r"\d (?:MiB|W|%|us|MHz)$", last):
-            if not (names[-1] == "pci.bus_id" and pci_address(last)) and not _UUID.match(last):
-                problems.cut(line)
-                pairs.pop()
+        if not _whole(names[-1], cells[-1]):
+            problems.cut(line)
+            pairs.pop()
     if _APPS & set(names) and "pid" in names:
         _process(pairs, line, value, problems)
     else:
@@ -156,6 +164,8 @@ def _gpu(pairs: list[tuple[str, str]], line: Line, value: dict[str, Any], proble
         elif name.startswith(("clocks_event_reasons.", "clocks_throttle_reasons.")):
             record.clock_event(name.partition(".")[2], cell)
             record.keep(name, cell)
+        elif name.startswith("fabric.health."):
+            record.fabric_health(name.rpartition(".")[2], cell)
         elif is_failed(cell):
             problems.add(f"nvidia-smi could not read {name}: {cell}.", line)
         else:

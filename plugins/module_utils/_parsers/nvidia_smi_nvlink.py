@@ -8,7 +8,8 @@ Value::
     {"gpus": [{"index", "name", "uuid", "links": [{"link", "active": bool, "speed_gbytes_s"}], "note"}],
      "failures": [...], "warnings": [...]}
 
-The text is empty on a machine whose GPUs have no NVLink.  The printed speed is the raw signalling rate of one direction.
+The text is empty on a machine whose GPUs have no NVLink.  The printed speed is the raw signalling rate of one
+direction.
 """
 
 from __future__ import annotations

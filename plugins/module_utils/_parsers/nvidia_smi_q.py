@@ -6,7 +6,8 @@
 Value::
 
     {"driver_version", "cuda_version", "attached_gpus",
-     "gpus": [{… keys of _nvidia_gpu.FIELDS …, "clock_events": [...], "processes": [{"pid", "type", "name", "used_mib"}],
+     "gpus": [{… keys of _nvidia_gpu.FIELDS …, "clock_events": [...], "processes": [{"pid", "type", "name",
+      "used_mib"}],
                "mig_devices": [{"index", "gpu_instance_id", "compute_instance_id", "memory_total_mib"}],
                "not_available": [...], "extra": {"Section/Label": text}}],
      "failures": [{"kind", "text", "pci", ...}], "warnings": [...]}

@@ -6,7 +6,8 @@
 Value::
 
     {"devices": ["GPU0", "NIC0", "mlx5_0"],     # the columns of the matrix
-     "gpus": [{"name", "index", "cpu_affinity": "0-47,96-143", "numa_nodes": [0], "numa_affinity": "0", "gpu_numa_id": 2}],
+     "gpus": [{"name", "index", "cpu_affinity": "0-47,96-143", "numa_nodes": [0], "numa_affinity": "0",
+      "gpu_numa_id": 2}],
      "nics": [{"name": "NIC0", "device": "mlx5_0"}],
      "links": {"GPU0": {"GPU1": "NV18", "NIC0": "PIX"}},
      "gpu_nic": {"0": {"mlx5_0": "PIX"}},       # GPU index → RDMA device → distance

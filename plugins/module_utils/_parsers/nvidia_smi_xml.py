@@ -1,7 +1,8 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``nvidia-smi -q -x`` of every schema (``nvsmi_device_v8`` to ``v13``); a document that ends early gives what it closed.
+"""``nvidia-smi -q -x`` of every schema (``nvsmi_device_v8`` to ``v13``); a document that ends early gives what it
+closed.
 
 The value has the shape of ``nvidia_smi_q``, plus ``schema`` ("v12").
 """

@@ -15,8 +15,10 @@ Value::
                "t_min_us", "t_max_us", "t_typical_us", "t_avg_us", "t_stdev_us", "t_p99_us", "t_p999_us"}],
      "errors": [{"kind", "text", "status", "syndrome"}], "warnings": [text], "complete": bool}
 
-Bandwidth printed as MB/sec or MiB/sec (which is the same: 2^20 bytes) is in ``bw_*_mib_s`` as printed and, converted, in
-``bw_*_gbps``.  A JSON file does not say its unit: pass ``report_gbits``, or the numbers stay ``bw_peak``, ``bw_average``.
+Bandwidth printed as MB/sec or MiB/sec (which is the same: 2^20 bytes) is in ``bw_*_mib_s`` as printed and,
+converted, in
+``bw_*_gbps``.  A JSON file does not say its unit: pass ``report_gbits``, or the numbers stay ``bw_peak``,
+``bw_average``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._leni
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import decoded, read_lines
 
 _TEST = re.compile(
-    r"^\s+((?:RDMA_\w+|Send|Raw\w*|Atomic\w*|Write|Read)[\w ]* (?:BW|Latency) Test)\s*$|^\s+(\w[\w ]*(?:Bidirectional )?BW Test)\s*$"
+    r"^\s+((?:RDMA_\w+|Send|Raw\w*|Atomic\w*|Write|Read)[\w ]* (?:BW|Latency) Test)\s*$|^\s+(\w[\w ]*"
+    r"(?:Bidirectional )?BW Test)\s*$"
 )
 _PAIR = re.compile(r"([A-Za-z][A-Za-z_.*# ]*?)\s*: ?(\S+(?: [^\s:]+)*?)(?=\s{2,}|\s*\t|\s*$)")
 _COLUMN = re.compile(
@@ -71,7 +74,8 @@ _ERRORS = (
     (
         "verbs",
         re.compile(
-            r"Failed to modify QP|Couldn't (?:allocate|create|register|get)|Unable to create|Failed to create|Cannot allocate memory"
+            r"Failed to modify QP|Couldn't (?:allocate|create|register|get)|Unable to create|Failed to create"
+            r"|Cannot allocate memory"
             r"|Failed to (?:find|query|register)"
         ),
     ),

@@ -20,7 +20,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._reco
 
 _KEY = re.compile(r"^-?[a-z0-9_]+(?:[./][A-Za-z0-9_*@:-]+)+$")
 _ERROR = re.compile(
-    r"^\s*sysctl: (?:(permission denied) on key '?([^',]+)'?|(cannot stat) /proc/sys/([^:]+):|(reading|setting) key \"([^\"]+)\":)"
+    r"^\s*sysctl: (?:(permission denied) on key '?([^',]+)'?|(cannot stat) /proc/sys/([^:]+):|(reading|setting)"
+    r" key \"([^\"]+)\":)"
 )
 _KINDS = {"permission denied": "permission_denied", "cannot stat": "unknown_key"}
 

@@ -7,7 +7,8 @@ Value::
 
     {"units": [{"Id": "sshd.service", "ActiveState": "active", "LimitMEMLOCK": "infinity", …}]}
 
-Values are the text as printed; ``limit`` reads those of ``Limit…``.  Without units asked for, the one block is the manager's.
+Values are the text as printed; ``limit`` reads those of ``Limit…``.  Without units asked for, the one block is the
+manager's.
 """
 
 from __future__ import annotations
