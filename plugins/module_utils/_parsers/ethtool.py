@@ -30,7 +30,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 
 _HEADER = re.compile(r"^Settings for ([^\s:]+):\s*$")
-_FIELD = re.compile(r"^\s+([A-Z][\w /-]*?):(?:\s+(.*?))?\s*$")
+_FIELD = re.compile(r"^\s+([A-Za-z][\w /-]*?):(?:\s+(.*?))?\s*$")
 _SPEED = re.compile(r"^(\d+)Mb/s$")
 _LISTS = {
     "supported ports": "supported_ports",

@@ -44,7 +44,7 @@ _IDENTITY = re.compile(r"^(sysimgguid|switchguid|caguid|rtguid)=(0x[0-9a-f]+)")
 _ERROR = re.compile(r"^(?:ibwarn|ibpanic|ibnetdiscover|.*discover failed|src/)")
 
 
-def _end(groups: tuple[str, str, str, str], description: str) -> dict[str, Any]:
+def _end(groups: tuple[Any, ...], description: str) -> dict[str, Any]:
     kind, lid, port, port_guid = groups
     return {
         "type": _TYPES[kind],

@@ -72,6 +72,7 @@ def test_ethtool_lists_over_several_lines():
         True,
     )
     assert port["supported_link_modes"] == ["100000baseKR4/Full", "400000baseCR4/Full", "400000baseSR8/Full"]
+    assert port["extra"]["master-slave cfg"] == "unknown"
     assert "partner_link_modes" not in port and "advertised_fec" not in port
     assert (empty["link"], empty["link_reason"]) == (False, "No cable")
     assert not {"speed_mbps", "duplex"} & set(empty)
