@@ -29,6 +29,9 @@ def collect(source: Source) -> dict[str, Any]:
     pid1 = parse_process_limits(source.read("/proc/1/limits") or "")
     if pid1:
         found["pid1"] = pid1
+    raisable = _raisable(source.read("/proc/1/status") or "")
+    if raisable is not None:
+        found["raisable"] = raisable
     running = {}
     for unit, told in services.properties(source).items():
         entry = _service(source, told)
@@ -53,6 +56,14 @@ def collect(source: Source) -> dict[str, Any]:
     if defaults:
         found["systemd_default"] = defaults
     return found
+
+
+def _raisable(status: str) -> Optional[bool]:
+    """Whether PID 1, and so whatever it starts, may raise hard limits (CAP_SYS_RESOURCE, bit 24)."""
+    for line in status.splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> 24 & 1)
+    return None
 
 
 def parse_process_limits(text: str) -> dict[str, Any]:

@@ -82,6 +82,22 @@ MEMLOCK = define(
     mended_by="rdma",
 )
 
+NOT_RAISABLE = define(
+    "limits",
+    "RF-LIMITS-NOT-RAISABLE",
+    title="The kernel does not let this host raise limits",
+    severity="warn",
+    phase="verify",
+    means="The limits are configured as they should be, and services still run with less: whatever starts this host's "
+    "services has no right to raise a hard limit. RDMA jobs may fail to register memory.",
+    looks_at="CapEff of PID 1 (CAP_SYS_RESOURCE, bit 24) and /proc/PID/limits of services that start jobs.",
+    cause="The host is a container, or runs in a sandbox, that was started without CAP_SYS_RESOURCE and with a finite "
+    "memlock limit.",
+    remedy="Start the container with CAP_SYS_RESOURCE or with --ulimit memlock=-1:-1.",
+    check="grep CapEff /proc/1/status has bit 24 set, or grep 'locked memory' /proc/1/limits prints unlimited.",
+    source="capabilities(7), setrlimit(2)",
+)
+
 OURS = "90-gpu-fabric.conf"
 # Rails register tens of GiB for each process; any limit below that fails sooner or later.
 _ENOUGH = 2**36
@@ -206,7 +222,7 @@ def _lines(text: str) -> str:
     return "; ".join(line.strip() for line in text.splitlines() if "GRUB_CMDLINE" in line)
 
 
-@host_rule(MEMLOCK)
+@host_rule(MEMLOCK, NOT_RAISABLE)
 def small_memlock(host: HostView) -> t.Iterator[Finding]:
     configured = host.recorded_only or any(
         "gpu-fabric" in path and ("limits.d" in path or ".conf.d" in path) for path in host.files
@@ -219,7 +235,10 @@ def small_memlock(host: HostView) -> t.Iterator[Finding]:
         running = _soft(data.get("memlock"))
         seen = running if running is not None else _soft(mapping(data.get("configured")).get("memlock"))
         if name in _JOB_SERVICES and isinstance(seen, int) and seen < _ENOUGH:
-            yield _memlock(host, name, data.get("pid") if running is not None else None, seen)
+            if host.section("limits").get("raisable") is False and seen == _hard(data.get("memlock")):
+                yield _not_raisable(host, name, data.get("pid"), seen)
+            else:
+                yield _memlock(host, name, data.get("pid") if running is not None else None, seen)
     named = {str(mapping(data).get("pid")) for data in services.values()}
     for pid, data in sorted(host.section("limits", "processes").items()):
         seen = _soft(mapping(data).get("memlock"))
@@ -230,6 +249,23 @@ def small_memlock(host: HostView) -> t.Iterator[Finding]:
 def _soft(value: t.Any) -> t.Any:
     """The limit in force: facts hold soft and hard, or one value."""
     return value.get("soft") if isinstance(value, dict) else value
+
+
+def _hard(value: t.Any) -> t.Any:
+    return value.get("hard") if isinstance(value, dict) else value
+
+
+def _not_raisable(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
+    return NOT_RAISABLE.on(
+        host,
+        f"{host.name}: {name} runs with a limit of locked memory (memlock) of {seen} bytes, unlimited wanted; it is "
+        "configured, but nothing on this host may raise a limit",
+        device=name,
+        evidence=[
+            f"/proc/{pid}/limits: Max locked memory {seen} bytes",
+            "/proc/1/status: CapEff without CAP_SYS_RESOURCE",
+        ],
+    )
 
 
 def _memlock(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
