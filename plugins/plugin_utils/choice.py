@@ -143,9 +143,10 @@ class Chooser:
         chosen = chosen + orphans
         if not orphans and not self._fits(len(chosen)):
             expected = self.intent["gpu_fabric_expected_rails"]
-            confidence = "high" if expected == len(chosen) else "medium"
-            if len(chosen) > len(self.machine.gpus):
-                confidence = "low"
+            if expected == len(chosen):
+                confidence = "high"
+            else:
+                confidence = "low" if len(chosen) > len(self.machine.gpus) else "medium"
         return chosen, confidence, BELOW_HOST_BRIDGE
 
     def one_layer(self, hcas: list[Hca]) -> tuple[list[Hca], str]:

@@ -9,4 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
+# The machine that runs this may be busy with other things; a slow example is not a wrong one.
+settings.register_profile("planner", deadline=None)
+settings.load_profile("planner")
 sys.path.insert(0, str(Path(__file__).resolve().parent))

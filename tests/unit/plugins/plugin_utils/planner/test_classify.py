@@ -155,6 +155,24 @@ def test_missing_gpu_leaves_its_rail_in_place_without_a_gpu():
     assert "its GPU is not shown" in next(d["reason"] for d in plan["devices"] if d["name"] == "mlx5_13")
 
 
+@pytest.mark.parametrize(
+    ("box", "confidence"),
+    [(boxes.hgx_h100(), "high"), (boxes.dgx_a100(), "medium"), (boxes.hgx_h100(skip=[3]), "medium")],
+)
+def test_confidence_falls_with_what_had_to_be_assumed(box, confidence):
+    assert plan_one(box)["confidence"] == confidence
+
+
+def test_more_like_nics_near_gpus_than_gpus_is_asked_about():
+    box = boxes.hgx_h100()
+    above = box.facts["pci"]["0000:18:00.0"]["upstream"]
+    box.nic("mlx5_2", "0000:19:00.0", [*above[:-1], "0000:17:02.0"], 0)
+    plan = plan_one(box)
+    assert plan["confidence"] == "low" and "RF-PLAN-LOW-CONFIDENCE" in notes(plan)
+    assert plan_one(box, exclude_devices=["mlx5_2"])["confidence"] == "high"
+    assert plan_one(box, expected_rails=9)["confidence"] == "high"
+
+
 def test_replaced_card_of_another_board_is_still_a_rail():
     box = boxes.hgx_h100()
     box.facts["rdma_devices"]["mlx5_13"]["board_id"] = "MT_0000000840"

@@ -185,6 +185,13 @@ def test_old_nccl_is_refused_where_no_index_fits_all_rails():
     assert "mlx5_13:1 index 5" in note["message"] and "mlx5_15:1 index 3" in note["message"]
 
 
+def test_old_nccl_waits_for_the_addresses_of_all_rails():
+    box = boxes.hgx_h100(gids=USUAL)
+    box.facts["rdma_devices"]["mlx5_13"]["ports"]["1"]["gids"] = USUAL[:2]
+    plan = plan_one(box, nccl_version="2.18.3")
+    assert "NCCL_IB_GID_INDEX" not in plan["nccl_env"] and notes(plan) == []
+
+
 def test_kinds_of_gids():
     assert gid_kind("0000:0000:0000:0000:0000:ffff:0ae0:000b") == "ipv4"
     assert gid_kind("fe80::1") == "link-local" and gid_kind("::") == "zero" and gid_kind("fd00::1") == "ipv6"

@@ -27,6 +27,7 @@ def function(*upstream, root="pci0000:00", numa=0):
     [
         (function(ROOT, UP, DOWN1), function(ROOT, UP, DOWN2), "PIX"),
         (function(ROOT, UP, DOWN1, UP2, DOWN3), function(ROOT, UP, DOWN2), "PXB"),
+        (function(ROOT, UP, DOWN1, UP2), function(ROOT, UP, DOWN2), "PXB"),
         (function(ROOT), function(ROOT), "PIX"),
         (function("0000:00:01.0"), function("0000:00:02.0"), "PHB"),
         (function(root="pci0000:00"), function(root="pci0000:00"), "PHB"),
