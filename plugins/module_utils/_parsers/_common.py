@@ -259,6 +259,15 @@ def guid(text: str) -> str | None:
     return None
 
 
+_MAPPED = re.compile(r"^(?:0{4}:){5}ffff:([0-9a-f]{2})([0-9a-f]{2}):([0-9a-f]{2})([0-9a-f]{2})$", re.IGNORECASE)
+
+
+def ipv4_of_gid(gid: str) -> str | None:
+    """The IPv4 address of an IPv4-mapped GID, written in full; None for any other GID."""
+    match = _MAPPED.match(gid)
+    return ".".join(str(int(octet, 16)) for octet in match.groups()) if match else None
+
+
 _PCI = re.compile(r"^(?:(?:0x)?([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
 
 

@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Parsed,
     Problems,
     failure,
+    ipv4_of_gid,
     prompt_command,
     split_hosts,
     split_lines,
@@ -37,15 +38,6 @@ _COUNT = re.compile(r"^\s*n_gids_found=(\d+)\s*$")
 _HEADER = re.compile(r"^\s*(?:DEV\s+PORT\s+INDEX\s+GID\b|---+\s+---)")
 _IPV4 = re.compile(r"^\d{1,3}(?:\.\d{1,3}){3}$")
 _VERSION = re.compile(r"^v[12]$", re.IGNORECASE)
-_MAPPED = "0000:0000:0000:0000:0000:ffff:"
-
-
-def mapped_ipv4(gid: str) -> str | None:
-    """The IPv4 address of an IPv4-mapped GID; None for any other GID."""
-    if not gid.startswith(_MAPPED):
-        return None
-    digits = gid[len(_MAPPED) :].replace(":", "")
-    return ".".join(str(int(digits[n : n + 2], 16)) for n in range(0, 8, 2))
 
 
 def _native(text: str) -> bool:
@@ -70,7 +62,7 @@ def _row(line: Line, match: re.Match[str], problems: Problems) -> dict[str, Any]
         elif not words or _VERSION.match(words[-1]):
             problems.cut(line)
     printed = words.pop(0) if words and _IPV4.match(words[0]) else None
-    address = mapped_ipv4(gid)
+    address = ipv4_of_gid(gid)
     if address:
         row["ipv4"] = address
     if printed and printed != address:
