@@ -151,17 +151,16 @@ def _log(host: HostView) -> list[str]:
 def version_differs(host: HostView) -> t.Iterator[Finding]:
     if has_nvswitch(host) is False:
         return
-    said = next((match for line in _log(host) if (match := _MISMATCH.search(line))), None)
+    # The log is history once the unit runs.
+    lines = [] if host.get("fabric_manager", "active") is True else _log(host)
+    said = next((match for line in reversed(lines) if (match := _MISMATCH.search(line))), None)
     installed, driver = _installed(host), host.driver_version()
-    if installed and driver:
-        package, version = installed
+    package, version = installed or ("nvidia-fabricmanager", "")
+    if installed and driver and upstream(version) != driver[0]:
         manager, wanted, origin = upstream(version), driver[0], driver[1]
-    elif said:
-        package, version = "nvidia-fabricmanager", said["manager"]
-        manager, wanted, origin = said["manager"], said["driver"], "its log"
+    elif said and (not driver or driver[0] == said["driver"]):
+        version, manager, wanted, origin = said["manager"], said["manager"], said["driver"], "its log"
     else:
-        return
-    if manager == wanted:
         return
     evidence = [line for line in _log(host) if "version" in line][:2]
     yield FM_VERSION.on(
@@ -180,8 +179,7 @@ def not_running(host: HostView) -> t.Iterator[Finding]:
     installed = _installed(host)
     if host.get("fabric_manager", "active") is not False or not installed or not has_nvswitch(host):
         return
-    driver = host.driver_version()
-    if not host.loaded("nvidia") or (driver and upstream(installed[1]) != driver[0]):
+    if not host.loaded("nvidia") or any(version_differs(host)):
         return  # without a driver it cannot run; at another version that is the finding
     yield FM_NOT_RUNNING.on(
         host,

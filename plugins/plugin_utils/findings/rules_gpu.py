@@ -223,7 +223,10 @@ def _count(host: HostView, wanted: int, why: str, everywhere: set[str]) -> Findi
         host,
         f"{host.name}: {len(host.gpus)} GPUs on PCI, {wanted} wanted ({why}){where}",
         device=", ".join(gone) or "GPU",
-        evidence=[f"PCI: {', '.join(short_bdf(str(gpu.get('pci'))) for gpu in host.gpus)}"],
+        evidence=[
+            f"PCI: {', '.join(short_bdf(str(gpu.get('pci'))) for gpu in host.gpus)}",
+            *(line for pci in gone for line in lines_about(host, pci)[:3]),
+        ],
     )
 
 
@@ -287,8 +290,12 @@ def fell_off_the_bus(host: HostView) -> t.Iterator[Finding]:
         # The driver spreads the message over up to three lines; the address is on the first.
         block = lines[max(0, number - 2) : number + 1] if not _ADDRESS.search(line) and not xid else [line]
         found = _bus(xid["pci"]) if xid else next((m[0] for m in map(_ADDRESS.search, reversed(block)) if m), "GPU")
-        lost.setdefault(found.lower(), []).extend(part.strip() for part in block)
+        found = found.lower() if found.count(":") != 1 else f"0000:{found.lower()}"
+        lost.setdefault(found, []).extend(part.strip() for part in block)
+    answering = {gpu.get("pci") for gpu in host.gpus if "index" in gpu or "uuid" in gpu}
     for pci, block in lost.items():
+        if pci in answering:
+            continue  # the log is history: it has come back since
         yield GPU_FELL_OFF.on(
             host,
             f"{host.name}: GPU {short_bdf(pci)} has fallen off the bus; a GPU that answers wanted",

@@ -156,14 +156,17 @@ def peermem_symbols(host: HostView) -> t.Iterator[Finding]:
     lines = lines_with(host, r"nvidia[_-]peermem.*(disagrees about version of symbol|Unknown symbol)")
     if not lines or host.loaded("nvidia_peermem"):
         return
+    if mapping(host.plan.get("modules")).get("gpudirect") == "dmabuf" and not host.recorded_only:
+        return  # tried once, and not needed
     symbols = list(dict.fromkeys(re.findall(r"symbol (\w+)", " ".join(lines))))
     ofed = host.get("ofed", "version")
     stack = f"OFED {ofed}" if ofed else "the inbox RDMA stack"
     answer = host.recorded("modprobe_nvidia_peermem")
     yield PEERMEM_SYMBOLS.on(
         host,
-        f"{host.name}: nvidia_peermem does not load: symbol {', '.join(symbols)} differs between the ib_core it was "
-        f"built against and the running one ({stack}); rebuild it for the running stack",
+        f"{host.name}: nvidia_peermem is not loaded, loaded wanted: it refuses to load because symbol "
+        f"{', '.join(symbols)} differs between the ib_core it was built against and the running one ({stack}); "
+        "rebuild it for the running stack",
         device="nvidia_peermem",
         evidence=[*lines[:4], *(answer or "").splitlines()[:2]],
     )

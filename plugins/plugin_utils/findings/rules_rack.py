@@ -29,8 +29,8 @@ DUPLICATE = define(
     phase="preflight",
     means="Launchers start processes on the wrong node, and libraries that tell hosts apart by name take two machines "
     "for one.",
-    looks_at="Host name, machine-id and boot-id of every host. Containers of one machine share its boot-id and are not "
-    "compared by it.",
+    looks_at="Host name, machine-id and boot-id of every host. Hosts with a machine-id each and one boot-id are "
+    "containers of one machine, which is no finding.",
     cause="A cloned image kept its machine-id, the host name was never set, or one machine is in the inventory twice.",
     remedy="Give each host its own name (hostnamectl set-hostname NAME) and machine-id (rm /etc/machine-id, then "
     "systemd-machine-id-setup and reboot); remove an inventory entry that names the same machine twice.",
@@ -103,10 +103,12 @@ def host_identity(rack: RackView) -> t.Iterator[Finding]:
         groups: dict[str, list[str]] = collections.defaultdict(list)
         for name, data in hosts.items():
             value = data.get(key)
-            if isinstance(value, str) and value and not (key == "boot_id" and data.get("container")):
+            if isinstance(value, str) and value:
                 groups[value].append(name)
         for value, names in groups.items():
-            if len(names) < 2:
+            if len(names) < 2 or (
+                key == "boot_id" and len({hosts[n].get("machine_id") or n for n in names}) == len(names)
+            ):
                 continue
             names.sort(key=natural)
             shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

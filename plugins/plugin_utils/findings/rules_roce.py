@@ -90,16 +90,18 @@ GID_INDEX = define(
 NO_GID = define(
     "roce",
     "RF-ROCE-NO-GID",
-    title="A rail has no routable RoCE v2 GID",
+    title="A rail's address has no RoCE v2 GID",
     severity="fail",
     phase="verify",
-    means="The rail has no address from which a GID could come, so NCCL cannot use it although the port is up.",
-    looks_at="GID tables of RoCE rails on hosts where the rdma layer was configured.",
-    cause="The rail's address was removed or another network manager took the interface.",
-    remedy="Run site.yml --tags rdma; look for a second profile of the interface.",
+    means="The interface has its address and the adapter's GID table has no entry for it, so NCCL cannot use the rail "
+    "although port and address are up.",
+    looks_at="GID tables of active RoCE rails whose interface has a routable address.",
+    cause="The address was added while the RDMA device was being set up, the interface is in another network "
+    "namespace, or RoCE v2 is off on the card.",
+    remedy="Take the address away and add it again (ip addr del, ip addr add) on the drained node; check the RoCE mode "
+    "(cma_roce_mode) and network namespaces (rdma system).",
     check="show_gids lists a v2 entry with the rail's IPv4 address.",
     source="kernel GID cache, RoCE v2",
-    mended_by="rdma",
 )
 
 SAME_SUBNET = define(
@@ -272,22 +274,29 @@ def forced_index(host: HostView) -> t.Iterator[Finding]:
 
 
 @host_rule(NO_GID)
-def rail_without_gid(host: HostView) -> t.Iterator[Finding]:
-    if not host.configured("rdma"):
-        return
+def address_without_gid(host: HostView) -> t.Iterator[Finding]:
+    lacking: list[tuple[str, str, str]] = []
     for port in host.rail_ports:
-        planned = mapping(port.rail)
+        addresses = host.get("netdevs", port.netdev, "addresses") if port.netdev else None
         rows = _rows(port)
-        if port.data.get("link_layer") == "InfiniBand" or not port.active or not rows:
+        if (
+            port.data.get("link_layer") == "InfiniBand"
+            or not port.active
+            or not rows
+            or not isinstance(addresses, list)
+        ):
             continue
-        if (planned.get("ipv4") or planned.get("ipv6")) and not any(_routable(row) for row in rows.values()):
-            yield NO_GID.on(
-                host,
-                f"{host.name}: {port.label} has {len(rows)} GIDs, none of them a routable RoCE v2 address; one from "
-                f"{planned.get('ipv4') or planned.get('ipv6')} wanted",
-                device=port.device,
-                evidence=[f"{number}: {row.get('gid')} {row.get('type')}" for number, row in sorted(rows.items())[:4]],
-            )
+        own = [str(a).partition("/")[0] for a in addresses if not str(a).lower().startswith("fe80")]
+        if own and not any(_routable(row) for row in rows.values()):
+            lacking.append((port.device, str(port.netdev), own[0]))
+    if lacking:
+        names = ", ".join(f"{device} ({netdev}, {address})" for device, netdev, address in lacking)
+        yield NO_GID.on(
+            host,
+            f"{host.name}: no RoCE v2 GID for the address of {names}; one GID for each address wanted",
+            device=", ".join(device for device, _netdev, _address in lacking),
+            evidence=[f"{netdev} has {address}, {device} has no v2 GID of it" for device, netdev, address in lacking],
+        )
 
 
 @host_rule(SAME_SUBNET)
