@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import intent as intents
@@ -39,21 +40,27 @@ class ActionModule(ActionBase):
         variables, facts, connection, problems = {}, {}, {}, []
         for host in dict.fromkeys([*play, *members]):
             hostvars = task_vars["hostvars"][host]
-            connection[host] = {"address": _address(host, hostvars), "node_id": hostvars.get("gpu_fabric_node_id")}
+            number, _ = _value(hostvars, "gpu_fabric_node_id")
+            connection[host] = {"address": _address(host, hostvars), "node_id": number}
             if host not in play:
                 continue
             if groups.get(args["group"]) and hostvars.get("group_names") == ["ungrouped"]:
                 problems.append((host, _no_group(args["group"])))
-            variables[host] = {name: hostvars[name] for name in hostvars if name.startswith(intents.PREFIX)}
+            variables[host] = {}
+            for name in (name for name in hostvars if name.startswith(intents.PREFIX) and name not in intents.RESERVED):
+                variables[host][name], reason = _value(hostvars, name)
+                if reason:
+                    problems.append((host, _no_value(name, reason)))
             found = (hostvars.get("ansible_facts") or {}).get("gpu_fabric")
             if found:
                 facts[host] = found
+        plan: dict[str, t.Any] = {}
         try:
-            if problems:
-                raise intents.IntentError(problems)
             plan = plan_rack(variables, facts, connection)
         except intents.IntentError as error:
-            lines = intents.lines(error.problems)
+            problems += error.problems
+        if problems:
+            lines = intents.lines(problems)
             head = (
                 f"{len(lines)} value{'s' if len(lines) != 1 else ''} of the intent cannot be used. Nothing was changed."
             )
@@ -68,14 +75,35 @@ class ActionModule(ActionBase):
         return result
 
 
+def _value(hostvars: t.Mapping[str, t.Any], name: str) -> tuple[t.Any, str]:
+    """A variable with every template in it resolved, or why that fails."""
+    try:
+        return _plain(hostvars[name]) if name in hostvars else None, ""
+    except AnsibleError as error:
+        return None, " ".join(str(error).split())
+
+
+def _plain(value: t.Any) -> t.Any:
+    if isinstance(value, t.Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
 def _address(host: str, hostvars: t.Mapping[str, t.Any]) -> str:
     """The address by which the inventory reaches a host; empty where it gives a name only."""
-    for candidate in (hostvars.get("ansible_host"), host):
+    for candidate in (_value(hostvars, "ansible_host")[0], host):
         try:
             return str(ipaddress.ip_address(str(candidate)))
         except ValueError:
             continue
     return ""
+
+
+def _no_value(name: str, reason: str) -> intents.Problem:
+    option = intents.BY_NAME.get(name)
+    return intents.Problem(name, f"has no value: {reason}", option.allowed if option else "a known variable")
 
 
 def _no_group(group: str) -> intents.Problem:

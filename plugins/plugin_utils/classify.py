@@ -210,7 +210,7 @@ class _Classifier:
         for name in sorted(self.machine.netdevs, key=natural):
             dev = self.machine.netdevs[name]
             on_bus.add(dev.pci)
-            if name in named or dev.kind not in ("physical", "bond", "vf", "other", ""):
+            if name in named or (dev.kind not in ("physical", "bond", "vf", "other", "") and name != self.management):
                 continue
             if dev.pci and dev.pci in covered and dev.kind != "bond":
                 continue

@@ -10,6 +10,7 @@ from unittest import mock
 
 import boxes
 import pytest
+from ansible.errors import AnsibleUndefinedVariable
 from ansible.playbook.task import Task
 
 from ansible_collections.railyard.gpu_fabric.plugins.action.fabric_plan import ActionModule
@@ -21,13 +22,12 @@ def run(hosts, facts, variables=None, members=None, groups=None, **args):
     groups = groups or {"all": members, "gpu_nodes": members, "ungrouped": []}
     hostvars = {}
     for host in dict.fromkeys([*hosts, *members]):
-        hostvars[host] = {
-            "inventory_hostname": host,
-            "group_names": [name for name, names in groups.items() if name != "all" and host in names],
-            "ansible_facts": {"gpu_fabric": facts[host]} if host in facts else {},
-            **(variables or {}).get("all", {}),
-            **(variables or {}).get(host, {}),
-        }
+        hostvars[host] = Undefined(
+            inventory_hostname=host,
+            group_names=[name for name, names in groups.items() if name != "all" and host in names],
+            ansible_facts={"gpu_fabric": facts[host]} if host in facts else {},
+            **{**(variables or {}).get("all", {}), **(variables or {}).get(host, {})},
+        )
     task = Task()
     task.args = args
     action = ActionModule(task, mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
@@ -89,6 +89,32 @@ def test_every_intent_error_in_one_message():
     assert len(lines) == 3
     assert any("gpu_fabric_mtu: 100" in line and "1280 to 9978 bytes" in line for line in lines)
     assert any(line.startswith("gpu-2: gpu_fabric_roce_dsc") and "gpu_fabric_roce_dscp" in line for line in lines)
+
+
+class Undefined(dict):
+    """Variables of which some cannot be templated."""
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        if value == "{{ nope }}":
+            raise AnsibleUndefinedVariable("'nope' is undefined")
+        return value
+
+
+def test_templates_that_fail_are_intent_errors_beside_the_others():
+    variables = {
+        "gpu-1": {"gpu_fabric_mtu": "{{ nope }}"},
+        "gpu-2": {"gpu_fabric_mtu": 1, "ansible_host": "{{ nope }}"},
+    }
+    result = run(list(FACTS), FACTS, variables)
+    assert result["failed"]
+    assert "gpu-1: gpu_fabric_mtu: has no value: 'nope' is undefined. Allowed: a number from" in result["msg"]
+    assert "gpu-2: gpu_fabric_mtu: 1 is not allowed" in result["msg"]
+
+
+def test_a_member_that_cannot_be_templated_does_not_stop_the_others():
+    result = run(["gpu-1"], FACTS, {"gpu-2": {"ansible_host": "{{ nope }}"}}, members=list(FACTS))
+    assert list(result["plan"]["hosts"]) == ["gpu-1"]
 
 
 def test_host_in_no_group_is_refused_by_name():
