@@ -64,7 +64,8 @@ def cmd_probe(options: argparse.Namespace) -> dict[str, Any]:
         conf_kept = options.engine != "podman" or not engine.containers_conf(known) or options.conf.exists()
         if known["key"] == key and conf_kept:
             return {"changed": False, **known}
-    options.conf.unlink(missing_ok=True)
+    if options.engine == "podman":
+        options.conf.unlink(missing_ok=True)
     found = {"key": key, **engine.probe(options.engine, options.image)}
     if options.engine == "podman" and engine.containers_conf(found):
         engine.write_if_changed(options.conf, engine.containers_conf(found))

@@ -54,6 +54,15 @@ def detect(wanted: str = "") -> dict[str, str]:
     )
 
 
+# In the kernel's order (include/uapi/linux/capability.h), without the last three, which older engines do not know.
+CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+    "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
+    "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
+    "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
+    "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
+)  # fmt: skip
+
 LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 
 
@@ -69,38 +78,64 @@ def limits(ceiling: int = 0) -> list[str]:
     return found
 
 
-def concessions() -> Iterator[dict[str, Any]]:
-    """From none to many. The engine's monitor may hold lower limits than this process, hence the ceilings."""
-    for runtime in ("", *(name for name in ("runc", "crun") if shutil.which(name))):
-        for ulimits in ([], limits(), limits(32768), limits(1000)):
-            yield {"runtime": runtime, "ulimits": ulimits}
+def capabilities() -> list[str]:
+    """What this machine may give at all, by name: docker's --privileged insists on everything that it knows of."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapBnd:"):
+            mask = int(line.split()[1], 16)
+            return [name for number, name in enumerate(CAPABILITIES) if mask >> number & 1]
+    return []
 
 
-def run_arguments(concession: Mapping[str, Any]) -> list[str]:
-    return [f"--ulimit={text}" for text in concession["ulimits"]]
+def concessions(engine: str) -> Iterator[dict[str, Any]]:
+    """From none to many. The engine's monitor may hold lower limits than this process, hence the ceilings.
+
+    runtime: instead of the engine's own choice; ulimits: instead of its defaults; capabilities: instead of --privileged.
+    """
+    runtimes = [name for name in ("runc", "crun") if shutil.which(name)] if engine == "podman" else []
+    for allowed in ([], capabilities()) if engine == "docker" else ([],):
+        for runtime in ("", *runtimes):
+            for ulimits in ([], limits(), limits(32768), limits(1000)):
+                yield {"runtime": runtime, "ulimits": ulimits, "capabilities": allowed}
+
+
+def run_arguments(engine: str, concession: Mapping[str, Any]) -> list[str]:
+    """How `run` is told; the modules of lab_start_*.yml say the same in their own words."""
+    argv = [f"--ulimit={text}" for text in concession["ulimits"]]
+    if concession["runtime"] and engine == "docker":
+        argv.append(f"--runtime={concession['runtime']}")
+    if not concession["capabilities"]:
+        return [*argv, "--privileged"]
+    argv += [f"--cap-add={name}" for name in concession["capabilities"]]
+    return [*argv, "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
 
 
 def global_arguments(engine: str, concession: Mapping[str, Any]) -> list[str]:
-    """Podman takes the runtime before the verb, docker after it."""
+    """Podman takes the runtime before the verb."""
     return [f"--runtime={concession['runtime']}"] if concession["runtime"] and engine == "podman" else []
+
+
+def describe(concession: Mapping[str, Any]) -> str:
+    words = [concession["runtime"] or "default runtime", *concession["ulimits"]]
+    return " ".join([*words, *(["own capabilities"] if concession["capabilities"] else [])])
+
+
+def reason(answer: subprocess.CompletedProcess[str]) -> str:
+    """The line in which an engine says what went wrong; docker adds advice after it."""
+    lines = [line for line in answer.stderr.splitlines() if line.strip()]
+    named = [line for line in lines if "error" in line.lower()]
+    return (named or lines or [f"exit code {answer.returncode}"])[-1]
 
 
 def probe(engine: str, image: str) -> dict[str, Any]:
     """The first concession under which `image` starts."""
     errors = []
-    for concession in concessions():
-        if engine == "docker" and concession["runtime"] not in ("", "runc"):
-            continue
-        argv = [engine, *global_arguments(engine, concession), "run", "--rm", "--privileged", "--network=none"]
-        argv += run_arguments(concession)
-        if engine == "docker" and concession["runtime"]:
-            argv.append(f"--runtime={concession['runtime']}")
-        answer = run([*argv, image, "/bin/true"], timeout=PROBE_TIMEOUT_S)
+    for concession in concessions(engine):
+        argv = [engine, *global_arguments(engine, concession), "run", "--rm", "--network=none"]
+        answer = run([*argv, *run_arguments(engine, concession), image, "/bin/true"], timeout=PROBE_TIMEOUT_S)
         if answer.returncode == 0:
             return dict(concession)
-        last = (answer.stderr.strip() or f"exit code {answer.returncode}").splitlines()[-1]
-        errors.append(f"{concession['runtime'] or 'default runtime'}"
-                      f"{', ' + ' '.join(concession['ulimits']) if concession['ulimits'] else ''}: {last}")  # fmt: skip
+        errors.append(f"{describe(concession)}: {reason(answer)}")
     raise EngineError(f"{engine} starts no container on this machine: " + "; ".join(errors))
 
 
