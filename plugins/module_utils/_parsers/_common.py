@@ -115,6 +115,9 @@ def clean(text: Any) -> str:
     return text.replace("\r", "\n").replace("\x00", "")
 
 
+# Outputs are often quoted in mails.  No tool begins its own lines with this mark.
+_QUOTE = re.compile(r"^(?:> ?)+")
+_QUOTED_LINES = 3
 _LONGEST_BLANK = 500
 _BLANKS = re.compile(rf"[^\S\n]{{{_LONGEST_BLANK},}}")
 
@@ -129,6 +132,8 @@ def split_lines(text: Any) -> list[Line]:
     whole = cleaned.endswith("\n")
     if whole:
         pieces.pop()
+    if sum(piece.startswith(">") for piece in pieces) >= _QUOTED_LINES:
+        pieces = [_QUOTE.sub("", piece) for piece in pieces]
     last = len(pieces)
     return [Line(number, piece, whole or number < last) for number, piece in enumerate(pieces, 1)]
 

@@ -47,7 +47,7 @@ _ROW = re.compile(
         ==(?:>|&gt;)(?:\s+(?P<netdev>[^\s()]+))?\s+\((?P<status>\w+)\)
       | <===>\s+(?P<old_netdev>[^\s()]+)
     )
-    \s*(?P<comment>\#.*)?$""",
+    \s*(?P<comment>[\#(].*)?$""",
     re.VERBOSE,
 )
 _ARROW = re.compile(r"==>|==&gt;")

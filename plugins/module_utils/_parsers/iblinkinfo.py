@@ -49,7 +49,7 @@ _HEADER = re.compile(r"^\s*(CA|Switch|Router): (?:(0x[0-9a-f]+) )?(.*?):\s*$")
 LINK = re.compile(
     r"""^\s*(?:(?P<guid>0x[0-9a-f]+)\s+)?(?:"(?P<own>[^"]*)"\s+)?
     (?P<lid>\d+)\s+(?P<port>\d+)\[\s*\S*\s*\]\s*
-    ==\(\s*(?:(?P<width>\d+)X\s*(?P<lane>[\d.]+)\s*Gbps)?\s*(?P<state>[A-Za-z?]+)/\s*(?P<phys>[A-Za-z?]+)\s*\)==>\s*
+    ==\(\s*(?:(?P<width>\d+)X\s*(?P<lane>[\d.]+)\s*Gbps(?:\s*\((?P<name>\w+)\))?)?\s*(?P<state>[A-Za-z?]+)/\s*(?P<phys>[A-Za-z?]+)\s*\)==>\s*
     (?:(?P<peer_guid>0x[0-9a-f]+)\s+)?(?:(?P<peer_lid>\d+)\s+(?P<peer_port>\d+))?\s*\[\s*\S*\s*\]\s*
     "(?P<peer>[^"]*)"\s*\((?P<remark>.*)\)\s*$""",
     re.VERBOSE,
@@ -73,7 +73,7 @@ def link(match: re.Match[str]) -> dict[str, Any]:
         port["lane_gbps"] = number(match.group("lane"))
         known = SPEEDS.get(match.group("lane"))
         if known:
-            port["speed"], port["rate_gbps"] = known[0], known[1] * port["width"]
+            port["speed"], port["rate_gbps"] = match.group("name") or known[0], known[1] * port["width"]
     for key, value in (("state", port_state(match.group("state"))), ("phys_state", phys_state(match.group("phys")))):
         if value is not None:
             port[key] = value
@@ -130,9 +130,9 @@ class _Reader:
     def _link(self, match: re.Match[str]) -> None:
         port = link(match)
         if match.group("own") is not None:  # -l: every line names its own node
-            key = (port.get("guid", ""), match.group("own"))
+            key = (port.get("guid", ""), match.group("own").strip())
             if key not in self.by_guid:
-                self.by_guid[key] = {"description": match.group("own"), "ports": []}
+                self.by_guid[key] = {"description": key[1], "ports": []}
                 if port.get("guid"):
                     self.by_guid[key]["guid"] = port["guid"]
                 self.value["nodes"].append(self.by_guid[key])

@@ -25,7 +25,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.iblinkinfo import LINK, link, short_guid
 
-_NODE = re.compile(r'^Errors for (?:(0x[0-9a-f]+) )?"(.*)"\s*$')
+_NODE = re.compile(r'^\s*Errors for (?:(0x[0-9a-f]+) )?"(.*)"\s*$')
 _PORT = re.compile(r"^\s+GUID (0x[0-9a-f]+) port (\d+|ALL):(.*)$", re.IGNORECASE)
 _COUNTER = re.compile(r"\[([A-Za-z]\w*) == (\d+)(?: \([^)\]]*\))?\]")
 _LINK = re.compile(r"^\s+Link info:\s*(.*)$")

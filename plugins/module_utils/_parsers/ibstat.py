@@ -48,7 +48,7 @@ _NODE_TYPES = {
     "???": "unknown",
 }
 _HEADER = re.compile(r"^\s*(CA|Switch|Router|iWARP RNIC|RNIC|usNIC|\?\?\?)(:?) ['‘’]([^'‘’]+)['‘’]\s*$", re.IGNORECASE)  # noqa: RUF001
-_PORT = re.compile(r"^\s*Port (\d+):\s*$")
+_PORT = re.compile(r"^\s*Port (\d+):\s*$", re.IGNORECASE)
 _FIELD = re.compile(r"^\s*([A-Za-z?][\w ?./()-]{0,40}?):\s*(.*?)\s*$")
 _MESSAGE = re.compile(r"^\s*(?:\S+: )?(ibpanic|ibwarn|ibdebug)\b", re.IGNORECASE)
 _FAILED = re.compile(

@@ -33,6 +33,7 @@ _PRIORITIES = 8
 _DSCPS = 64
 _DSCP = re.compile(r"^\s*prio:(\d+)\s+dscp:([\d,\s]*)$")
 _ROW = re.compile(r"^\s*(priority|enabled|buffer)\s+([\d\s]+)$")
+_LIKE_A_ROW = re.compile(r"^\s+(?:enabled|buffer)\b")
 _TC = re.compile(r"^tc:\s*(\d+)\s+ratelimit:\s*(unlimited|[\d.]+ ?Gbps),\s*tsa:\s*(\w+)(?:,\s*bw:\s*(\d+)%)?\s*$")
 _TC_PRIORITY = re.compile(r"^\s+priority:\s*(\d+)?\s*$")
 _BUFFERS = re.compile(r"^Receive buffer size \(bytes\):\s*([\d,]+?),?(?:max_buffer_size=(\d+))?\s*$")
@@ -131,6 +132,9 @@ class _Reader:
 
     def _vector(self, line: Line) -> bool:
         match = _ROW.match(line.text)
+        if not match and line.terminated and _LIKE_A_ROW.match(line.text):
+            self.problems.add("The table of PFC is not whole.", line)
+            return True
         if not match or (match.group(1) == "priority" and not line.indented):
             return False
         numbers = [int(word) for word in match.group(2).split()]

@@ -34,6 +34,7 @@ _ROW = re.compile(
     r"^\s*(?P<device>[A-Za-z][\w.-]*)\s+(?P<port>\d+)\s+(?P<index>\d+)\s+(?P<gid>[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){7})"
     r"(?P<rest>\s.*)?$"
 )
+_LIKE_A_ROW = re.compile(r"^\s*[A-Za-z][\w.-]*\s+\d+\s+\d+\s+\S*:")
 _COUNT = re.compile(r"^\s*n_gids_found=(\d+)\s*$")
 _HEADER = re.compile(r"^\s*(?:DEV\s+PORT\s+INDEX\s+GID\b|---+\s+---)")
 _IPV4 = re.compile(r"^\d{1,3}(?:\.\d{1,3}){3}$")
@@ -105,6 +106,8 @@ def parse(text: str) -> Parsed:
                 value["errors"].append(line.text.strip())
                 value["partial"] = True
                 problems.add("show_gids did not finish.", line)
+            elif line.terminated and _LIKE_A_ROW.match(line.text):
+                problems.add("This is no entry of a GID table.", line)
             elif not line.terminated and not _HEADER.match(line.text) and prompt_command(line.text) is None:
                 problems.cut(line)
     if counted:

@@ -82,6 +82,22 @@ def test_prompts_and_comments():
     assert problems == ()
 
 
+def test_verbose_without_address_and_with_a_remark():
+    text = (
+        "mlx4_0 (mt26428 - MT1037X01146) KESTREL        QDR             fw 2.9.1000 port 1 (ACTIVE) ==> ib0 (Up)\n"
+        "0000:b8:00.1 m13 (MT4121 - 7359059    ) CX556A, (EDR)   fw 20.26.4012 port 1 (INIT  ) ==> ib4 (Up) (o2ib)\n"
+    )
+    value, problems = ibdev2netdev.parse(text)
+    first, second = value["mappings"]
+    assert (first["hca_type"], first["description"], first["firmware"]) == (
+        "mt26428",
+        "KESTREL        QDR",
+        "2.9.1000",
+    )
+    assert (second["part_id"], second["description"], second["comment"]) == ("7359059", "CX556A, (EDR)", "(o2ib)")
+    assert (second["netdev"], second["status"], problems) == ("ib4", "up", ())
+
+
 def test_hosts_of_a_parallel_shell():
     value, _problems = ibdev2netdev.parse(FIXTURES["pdsh"])
     assert [(row["host"], row["status"]) for row in value["mappings"]] == [("n1", "up"), ("n2", "down")]

@@ -148,6 +148,10 @@ def test_unknown_fields_are_kept():
     assert first["ports"][0]["extra"] == {"Plane mask": "0x0f"}
 
 
+def test_a_quoted_mail():
+    assert read("quoted_mail").value["cas"] == read("mlx4_two_ports_states").value["cas"]
+
+
 def test_quotes_and_blanks_of_a_web_page():
     assert summary(read("web_page_quotes_and_blanks").value) == [("mlx5_0", 1, "active", "linkup", 400.0, "InfiniBand")]
 

@@ -239,7 +239,9 @@ def test_iblinkinfo():
     )
     assert switch["ports"][2] == {"lid": 2, "port": 19, "state": "down", "phys_state": "polling"}
     assert switch["ports"][3]["state"] == "initializing" and problems == ()
+    assert (switch["ports"][4]["speed"], switch["ports"][4]["rate_gbps"]) == ("FDR10", 40.0)
     line = read(iblinkinfo, "line.txt").value["nodes"][0]
+    assert line["description"] == "gpu-01 mlx5_0"
     assert line["ports"][0]["peer"]["guid"] == "fc6a1c0300aa0040"
 
 
@@ -290,6 +292,24 @@ def test_ibswinfo():
         ("ERROR", "ERROR", 0),
     ]
     assert value["fan_status"] == "OK" and value["fans"][1] == {"fan": 2, "rpm": 5111} and problems == ()
+
+
+def test_a_table_with_a_note_behind_it_is_told():
+    text = "PFC configuration:\n\tpriority    0 1 2 3 4 5 6 7\n\tenabled     0 0 0 1 0 0 0 0   <- RoCE\n"
+    value, problems = mlnx_qos.parse(text)
+    assert "pfc" not in value and "<- RoCE" in problems[0].text
+
+
+def test_priorities_of_few_classes_and_lines_of_older_releases():
+    text = (
+        "tc: 3 ratelimit: unlimited, tsa: ets, bw: 50%\n\t priority:  3\n"
+        "tc: 0 ratelimit: unlimited, tsa: ets, bw: 50%\n"
+        + "".join(f"\t priority:  {n}\n" for n in (0, 1, 2, 4, 5, 6, 7))
+        + "\t\tskprio: 0\n\t\tskprio: 2 (tos: 8)\n"
+    )
+    value, problems = mlnx_qos.parse(text)
+    assert value["priority_to_tc"] == [0, 0, 0, 3, 0, 0, 0, 0] and problems == ()
+    assert [tc["tc"] for tc in value["tcs"]] == [0, 3]
 
 
 def test_a_cut_dscp_is_no_dscp():

@@ -44,6 +44,11 @@ def test_blanks_instead_of_tabs_and_a_count_that_does_not_fit():
     assert value["partial"] is True and "found 3" in problems[0].reason
 
 
+def test_a_masked_gid_is_told():
+    value, problems = show_gids.parse("mlx5_0\t1\t0\tfe80:0000:0000:0000:xxxx:xxxx:xxxx:xxxx\t\t\tv1\teth0\n")
+    assert value["gids"] == [] and "xxxx" in problems[0].text
+
+
 def test_the_address_is_the_gids_own():
     row = "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:0000:0000:0001\t0.0.0.1  \tv2\teth0\n"
     value, problems = show_gids.parse(row)
