@@ -17,6 +17,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import 
 # Policy routing: one table per rail, above those that systemd, vendors and clouds use
 TABLE_BASE = 1000
 RULE_PRIORITY = 1000
+FLAT_STRIDE = 8
 
 
 class Address(t.NamedTuple):
@@ -66,8 +67,9 @@ class AddressPlan:
         self.offset = intent["gpu_fabric_rail_host_offset"]
         self.gateways = intent["gpu_fabric_rail_gateways"]
         self.rails = rails
-        # In one flat subnet a node's addresses are neighbours; the stride must not depend on who takes part.
-        self.stride = intent["gpu_fabric_expected_rails"] or _power_of_two(rails)
+        # In one flat subnet a node's addresses are neighbours. How far apart two nodes are must not depend on who takes
+        # part in the run: eight, unless the intent says how many rails a host has or one has more.
+        self.stride = intent["gpu_fabric_expected_rails"] or max(FLAT_STRIDE, _power_of_two(rails))
         self.problems: list[Problem] = []
         self.families = [family for family in (self._family(intent, 4), self._family(intent, 6)) if family]
         self._check_room(highest_node)

@@ -23,9 +23,28 @@ def version_tuple(value: str, parts: int = 2) -> tuple[int, ...]:
 
 
 def choose(
-    machine: Machine, *, rails: bool, software: bool, driver_version: str, flavour: str, stack: str
+    machine: Machine,
+    *,
+    rails: bool,
+    software: bool,
+    far: str | None,
+    driver_version: str,
+    flavour: str,
+    stack: str,
 ) -> tuple[str, str]:
-    """("dmabuf" | "nvidia_peermem" | "none", reason) for the driver that the plan installs."""
+    """("dmabuf" | "nvidia_peermem" | "none", reason) for the driver that the plan installs.
+
+    *far* is the distance of the nearest rail where no GPU reaches one below its host bridge.
+    """
+    path, reason = _path(machine, rails, software, driver_version, flavour, stack)
+    if path != "none" and far:
+        reason += f"; NCCL uses it up to PXB by default, and the nearest rail is {far} away"
+    return path, reason
+
+
+def _path(
+    machine: Machine, rails: bool, software: bool, driver_version: str, flavour: str, stack: str
+) -> tuple[str, str]:
     if not machine.gpus:
         return "none", "no GPU is shown"
     if not rails:

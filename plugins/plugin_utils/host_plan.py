@@ -30,7 +30,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, text
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import NEAR, Affinity
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import DISTANCES, NEAR, Affinity
 
 FABRICS = {"Ethernet": "roce", "InfiniBand": "infiniband"}
 
@@ -90,6 +90,7 @@ def plan_host(
         machine,
         rails=bool(host.rails),
         software=software,
+        far=_far(host),
         driver_version=intent["gpu_fabric_driver_version"],
         flavour=kind,
         stack=intent["gpu_fabric_rdma_stack"],
@@ -147,6 +148,15 @@ def plan_host(
         },
         "notes": [note.as_dict() for note in host.notes],
     }
+
+
+def _far(host: Host) -> str | None:
+    """The shortest distance between a GPU and a rail where it crosses a host bridge (an x86 one: Grace has C2C)."""
+    known = [rail.distance for rail in host.rails if rail.distance]
+    if not known or text(mapping(host.machine.facts.get("host")).get("architecture")) == "aarch64":
+        return None
+    nearest = min(known, key=DISTANCES.index)
+    return None if nearest in NEAR else nearest
 
 
 def _rail_address(host: Host, rail: rails.Rail, addresses: AddressPlan) -> Address:

@@ -52,6 +52,14 @@ def _pool_fits(intent: Intent) -> list[Problem]:
                     f"a prefix length not shorter than the pool's (gpu_fabric_rail_{family})",
                 )
             )
+    if intent["gpu_fabric_rail_gateways"] and intent["gpu_fabric_rail_host_offset"] == 0:
+        problems.append(
+            Problem(
+                "gpu_fabric_rail_host_offset",
+                "0 gives node 1 the first address of each subnet, which is the gateway's (gpu_fabric_rail_gateways)",
+                "1 or more with gpu_fabric_rail_gateways",
+            )
+        )
     if intent["gpu_fabric_rail_mode"] == "routed_31" and not intent["gpu_fabric_rail_ipv4"]:
         problems.append(
             Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", "routed_31 with gpu_fabric_rail_ipv4 set")

@@ -83,7 +83,9 @@ def plan_rack(
     ethernet = [h for h in hosts if h.fabric == "roce"]
     rail_count = max((rail.rail + 1 for h in hosts for rail in h.rails), default=0)
     roce_rails = max((rail.rail + 1 for h in ethernet for rail in h.rails), default=0)
-    addresses = AddressPlan(rack_intent, roce_rails, max(nodes.values(), default=1))
+    # Hosts that do not take part now may have the rails that the intent insists on: the rack's subnets are the same.
+    subnets = max(roce_rails, rack_intent["gpu_fabric_expected_rails"] or 0) if roce_rails else 0
+    addresses = AddressPlan(rack_intent, subnets, max(nodes.values(), default=1))
     problems += [("", problem) for problem in addresses.problems]
     problems += _count_fits(hosts)
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]

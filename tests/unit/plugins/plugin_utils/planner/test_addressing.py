@@ -63,15 +63,30 @@ def test_dual_stack_and_ipv6_only():
 
 def test_flat_mode_has_arp_settings_rules_and_tables():
     plan = boxes.rack({"gpu-01": small(), "gpu-02": small()}, rail_mode="flat")
-    assert list(addresses(plan).values()) == ["10.224.0.11/24", "10.224.0.12/24", "10.224.0.13/24", "10.224.0.14/24"]
+    assert list(addresses(plan).values()) == ["10.224.0.11/24", "10.224.0.12/24", "10.224.0.19/24", "10.224.0.20/24"]
     host = plan["hosts"]["gpu-02"]
     link = host["links"][1]
-    assert link["rules"] == [{"from": "10.224.0.14/32", "table": 1001, "priority": 1001}]
-    assert link["routes"] == [{"dst": "10.224.0.0/24", "src": "10.224.0.14", "table": 1001}]
+    assert link["rules"] == [{"from": "10.224.0.20/32", "table": 1001, "priority": 1001}]
+    assert link["routes"] == [{"dst": "10.224.0.0/24", "src": "10.224.0.20", "table": 1001}]
     assert host["sysctl"]["net.ipv4.conf.enmlx5_1.arp_ignore"]["value"] == "2"
     assert host["sysctl"]["net.ipv4.conf.enmlx5_1.arp_announce"]["value"] == "2"
     assert host["sysctl"]["net.ipv4.conf.enmlx5_1.rp_filter"]["value"] == "2"
     assert not [key for key in host["sysctl"] if ".conf.all." in key]
+
+
+def test_flat_addresses_do_not_move_with_the_rails_of_others():
+    facts = {"gpu-01": small(1), "gpu-02": small(4)}
+    both = addresses(boxes.rack(facts, rail_mode="flat"))
+    alone = addresses(boxes.rack({"gpu-02": facts["gpu-02"]}, {"gpu-01": {}, "gpu-02": {}}, rail_mode="flat"))
+    assert alone == {key: value for key, value in both.items() if key[0] == "gpu-02"}
+    packed = addresses(boxes.rack({"gpu-01": small(), "gpu-02": small()}, rail_mode="flat", expected_rails=2))
+    assert list(packed.values())[-1] == "10.224.0.14/24"
+
+
+def test_subnets_are_those_of_the_rack_whoever_takes_part():
+    plan = boxes.rack({"gpu-01": small(2)}, {"gpu-01": {}, "gpu-02": {}}, expected_rails=4)
+    assert len(plan["rack"]["subnets"]) == 4
+    assert "10.224.0.0/22" in plan["hosts"]["gpu-01"]["firewall"]["members"]
 
 
 def test_routed_31_gives_each_port_a_link_of_its_own():

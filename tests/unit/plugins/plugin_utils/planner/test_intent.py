@@ -91,6 +91,7 @@ def test_a_bare_number_for_a_version_explains_yaml():
     ("variables", "name", "words"),
     [
         ({"rail_ipv4": "10.224.0.0/24", "rail_ipv4_prefix": 20}, "rail_ipv4_prefix", ["/20", "10.224.0.0/24"]),
+        ({"rail_gateways": True, "rail_host_offset": 0}, "rail_host_offset", ["gateway"]),
         ({"rail_mode": "routed_31", "rail_ipv4": ""}, "rail_mode", ["IPv4"]),
         ({"rail_subnets": ["10.1.0.0/24", "10.1.0.128/25"]}, "rail_subnets", ["10.1.0.0/24", "10.1.0.128/25"]),
         ({"rail_subnets": ["fd00:1::/64", "fd00:1::/64"]}, "rail_subnets", ["overlap"]),

@@ -150,6 +150,11 @@ def test_path_to_gpu_memory(kernel, ofed, intent, wanted, word):
     assert ("nvidia_peermem" in modules["load"]) == (wanted == "nvidia_peermem")
 
 
+def test_rails_beyond_the_host_bridge_are_told():
+    assert "SYS away" in plan_one(boxes.pcie_box(gpus=2))["modules"]["gpudirect_reason"]
+    assert "away" not in plan_one(boxes.hgx_h100())["modules"]["gpudirect_reason"]
+
+
 # -- kernel parameters and limits -------------------------------------------------------------------------------------
 
 
