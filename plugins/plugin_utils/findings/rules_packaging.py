@@ -285,7 +285,7 @@ def policy(text: str) -> tuple[str | None, str | None, list[str]]:
     """(installed, candidate, versions) of apt-cache policy; "(none)" is None."""
     head = dict(re.findall(r"^\s+(Installed|Candidate):\s+(\S+)", text, re.M))
     table = text.partition("Version table:")[2]
-    versions = re.findall(r"^\s(?:\*\*\*|\s\s)\s(\d\S*)\s", table, re.M)
+    versions = re.findall(r"^\s+(?:\*\*\*\s+)?(\d\S*)\s+-?\d+\s*$", table, re.M)
     plain = {key: None if value == "(none)" else value for key, value in head.items()}
     return plain.get("Installed"), plain.get("Candidate"), versions
 
