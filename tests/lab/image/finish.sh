@@ -5,7 +5,7 @@ set -eu
 systemctl mask systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket \
   systemd-udev-trigger.service systemd-udev-settle.service proc-sys-fs-binfmt_misc.automount \
   sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount \
-  dev-hugepages.mount dev-mqueue.mount console-getty.service getty@tty1.service systemd-logind.service \
+  dev-hugepages.mount dev-mqueue.mount console-getty.service getty@tty1.service \
   apt-daily.timer apt-daily-upgrade.timer
 systemctl enable ssh.service systemd-networkd.service gpu-fabric-lab.service gpu-fabric-lab-watch.service
 systemctl disable systemd-networkd-wait-online.service || true
