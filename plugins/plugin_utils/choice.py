@@ -138,6 +138,9 @@ class Chooser:
             narrowed = self._one_model(chosen)
             if narrowed:
                 chosen, confidence = narrowed, "medium"
+        elif self._doubled(chosen) and self.intent["gpu_fabric_expected_rails"] != len(chosen):
+            # a NIC of each of two models for every GPU: one of them may well be the storage fabric's
+            return chosen, "low", "each of several models has a NIC for every GPU"
         orphans = self._orphans(chosen, pool)
         confidence = min(confidence, layer_confidence, "medium" if orphans else "high", key=CONFIDENCE.index)
         chosen = chosen + orphans
@@ -168,6 +171,9 @@ class Chooser:
             )
             return hcas, "low"
         kept = [hca for hca in hcas if link_layer(hca) in (first, "")]
+        if self._fits(len(kept)):
+            # every GPU has its NIC without the others: they serve something else
+            return kept, "high"
         models = {hca.model for hca in kept}
         strays = [hca for hca in hcas if link_layer(hca) not in (first, "") and hca.model in models]
         if not strays:
@@ -186,12 +192,20 @@ class Chooser:
         )
         return kept, "medium"
 
-    def _one_model(self, hcas: list[Hca]) -> list[Hca]:
-        """The one model whose count fits the GPUs and that reaches the most of them; [] when none or several do."""
+    def _fitting_models(self, hcas: list[Hca]) -> list[list[Hca]]:
+        """Groups of one model whose count suits the GPUs."""
         groups: dict[str, list[Hca]] = {}
         for hca in hcas:
             groups.setdefault(hca.model, []).append(hca)
-        fitting = [group for group in groups.values() if self._fits(len(group))]
+        return [group for group in groups.values() if self._fits(len(group))]
+
+    def _doubled(self, hcas: list[Hca]) -> bool:
+        """Whether several models have a NIC for every GPU each."""
+        return sum(len(group) >= len(self.machine.gpus) for group in self._fitting_models(hcas)) > 1
+
+    def _one_model(self, hcas: list[Hca]) -> list[Hca]:
+        """The one model whose count fits the GPUs and that reaches the most of them; [] when none or several do."""
+        fitting = self._fitting_models(hcas)
         if len(fitting) > 1:
             reach = [len({gpu for hca in group for gpu in self.affinity.near(hca)}) for group in fitting]
             best = max(reach)

@@ -94,6 +94,17 @@ def repository(machine: Machine, given: t.Mapping[str, t.Any], usual: t.Mapping[
     return found
 
 
+def services_settled(machine: Machine, services: t.Mapping[str, str]) -> bool:
+    """Whether the facts show every service as it should be, so that the host need not be asked again."""
+    seen = mapping(machine.facts.get("services"))
+    for unit, wanted in services.items():
+        found = mapping(seen.get(unit.removesuffix(".service")) or seen.get(unit))
+        state = {found.get("active") is True, found.get("enabled") is True}
+        if state != {wanted == "started"}:
+            return False
+    return True
+
+
 def _driver(machine: Machine, intent: t.Mapping[str, t.Any], kind: str, reason: str) -> dict[str, t.Any]:
     version = intent["gpu_fabric_driver_version"]
     major = version_tuple(version, 1)[0]
@@ -131,6 +142,7 @@ def _driver(machine: Machine, intent: t.Mapping[str, t.Any], kind: str, reason: 
         "version": version,
         "flavour": kind,
         "services": services,
+        "services_settled": services_settled(machine, services),
         "modules": {"load": load, "blacklist": ["nouveau"], "options": {}},
         "disruption": cost,
         "disruption_reason": cost_reason,

@@ -173,10 +173,13 @@ def test_more_like_nics_near_gpus_than_gpus_is_asked_about():
     assert plan_one(box, expected_rails=9)["confidence"] == "high"
 
 
-def test_replaced_card_of_another_board_is_still_a_rail():
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_cards_of_another_board_are_still_rails(count):
     box = boxes.hgx_h100()
-    box.facts["rdma_devices"]["mlx5_13"]["board_id"] = "MT_0000000840"
-    assert hcas(plan_one(box)) == boxes.H100_ROCE_LIST
+    for name in boxes.H100_NAMES[:count]:
+        box.facts["rdma_devices"][name]["board_id"] = "MT_0000000840"
+    plan = plan_one(box)
+    assert hcas(plan) == boxes.H100_ROCE_LIST and plan["confidence"] == "high"
 
 
 def test_front_end_nic_of_the_rails_model_is_told_by_the_default_route():
@@ -240,6 +243,29 @@ def test_stray_link_layer_among_rails_is_excluded_and_told():
     assert "mlx5_13" not in hcas(plan)
     note = next(note for note in plan["notes"] if note["id"] == "RF-PLAN-MIXED-LINK-LAYER")
     assert "mlx5_13" in note["message"] and "LINK_TYPE" in note["remedy"]
+
+
+def test_ethernet_cards_of_the_rails_model_beside_complete_infiniband_rails_are_storage():
+    box = boxes.hgx_h100("InfiniBand")
+    for n, bus in ((2, "0000:19:00.0"), (3, "0000:9b:00.0")):
+        above = box.facts["pci"][f"0000:{'18' if n == 2 else '9a'}:00.0"]["upstream"]
+        box.nic(f"mlx5_{n}", bus, [*above[:-1], f"{above[-1][:-4]}02.0"], n // 3, addresses=[f"10.20.9.{n}/24"])
+    plan = plan_one(box)
+    assert hcas(plan) == boxes.H100_ROCE_LIST and plan["confidence"] == "high" and notes(plan) == []
+    assert roles(plan)["mlx5_2"] == roles(plan)["mlx5_3"] == "storage"
+
+
+def test_two_models_with_a_nic_for_every_gpu_each_are_asked_about():
+    box = Box()
+    for n in range(4):
+        ports = box.switch(0x10 + 0x10 * n, 3)
+        box.gpu(f"0000:{0x13 + 0x10 * n:02x}:00.0", ports[0])
+        for k in range(2):
+            box.nic(f"mlx5_{2 * n + k}", f"0000:{0x14 + 0x10 * n + k:02x}:00.0", ports[1 + k], board=f"MT_{k}")
+    box.management()
+    assert plan_one(box)["confidence"] == "low"
+    assert hcas(plan_one(box, compute_devices=["MT_0"])) == "=mlx5_0:1,mlx5_2:1,mlx5_4:1,mlx5_6:1"
+    assert len(plan_one(box, expected_rails=8)["rails"]) == 8
 
 
 def test_half_and_half_link_layers_stop_unless_the_intent_says_which():
