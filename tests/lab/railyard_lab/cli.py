@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from railyard_lab import packages
 from railyard_lab import state as state_file
 
 
@@ -82,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     given = _parser().parse_args(argv)
+    if os.environ.get(packages.INSIDE_FAULT):
+        # A package that a fault installs calls its hooks; the fault holds the state and writes it itself.
+        return 0
     handler = globals()["_" + given.command.replace("-", "_")]
     return handler(given) or 0
 
@@ -187,8 +192,6 @@ def _refresh() -> None:
 
 
 def _driver(given: argparse.Namespace) -> None:
-    from railyard_lab import packages
-
     if _without_state():
         return
     with state_file.change() as state:
@@ -226,8 +229,6 @@ def _nccl(given: argparse.Namespace) -> None:
 
 
 def _stack(given: argparse.Namespace) -> None:
-    from railyard_lab import packages
-
     if _without_state():
         return
     with state_file.change() as state:
@@ -236,8 +237,6 @@ def _stack(given: argparse.Namespace) -> None:
 
 
 def _dkms(given: argparse.Namespace) -> None:
-    from railyard_lab import packages
-
     if _without_state():
         return
     with state_file.change() as state:

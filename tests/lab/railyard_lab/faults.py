@@ -10,10 +10,9 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from railyard_lab import interfaces, modules
+from railyard_lab import interfaces, modules, packages
 from railyard_lab import state as state_file
 
 
@@ -255,7 +254,7 @@ def _older_package(version: str) -> tuple[str, str] | None:
 
 def _install_package(package: str) -> bool:
     command = ["apt-get", "install", "-y", "-q", "--allow-downgrades", "--allow-change-held-packages", package]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RAILYARD_LAB_IN_FAULT": "1"}
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", packages.INSIDE_FAULT: "1"}
     return subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 0
 
 
@@ -409,6 +408,3 @@ def _slow_nic(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
     nic = _rail(state, device)
     nic["loss"] = 1 - float(value or 62) / 100
     return {"device": nic["rdma"], "per_cent": 100 * (1 - nic["loss"])}
-
-
-__all__ = ["FAULTS", "Path", "Refused", "clear", "describe", "inject"]

@@ -111,9 +111,13 @@ def device_nodes(state: dict[str, Any]) -> None:
 
 
 def claim_interfaces(state: dict[str, Any]) -> None:
-    """Give plugged ports the address that is burnt into the card."""
+    """Give plugged ports the address that is burnt into the card, and no trace of another one."""
     live = interfaces.current(state)
     for nic in state["nics"]:
         interface = live.get(nic["netdev"]) if nic["netdev"] else None
-        if interface is not None and interface.real and interface.mac != nic["mac"]:
-            interfaces.run_ip("link", "set", "dev", interface.name, "address", nic["mac"])
+        if interface is None or not interface.real or interface.mac == nic["mac"]:
+            continue
+        interfaces.run_ip("link", "set", "dev", interface.name, "down")
+        interfaces.run_ip("link", "set", "dev", interface.name, "address", nic["mac"])
+        if interface.up:
+            interfaces.run_ip("link", "set", "dev", interface.name, "up")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from typing import Any
 
 from railyard_lab import interfaces, nccl_env, perf, ports, rdma_path
@@ -66,7 +67,10 @@ def describe(state: dict[str, Any], environment: dict[str, str], gpus: int) -> d
 
 
 def _send(channel: socket.socket, message: Any) -> None:
-    rdma_path.send(channel, message)
+    try:
+        rdma_path.send(channel, message)
+    except OSError as error:
+        raise Failure(f"NCCL WARN socketProgress: Connection closed by remote peer ({error})") from None
 
 
 def _receive(channel: socket.socket) -> Any:
@@ -76,17 +80,26 @@ def _receive(channel: socket.socket) -> Any:
         raise Failure(f"NCCL WARN socketProgress: Connection closed by remote peer ({error})") from None
 
 
+def _call(address: str, port: int, source: str) -> socket.socket:
+    """Connect to rank 0; like NCCL, ask again while nobody listens there yet."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection((address, port), timeout=20, source_address=(source, 0))
+        except ConnectionRefusedError as error:
+            if time.monotonic() > deadline:
+                raise Failure(f"NCCL WARN socketPollConnect: connect to {address}<{port}> returned {error}") from None
+            time.sleep(0.1)
+        except OSError as error:
+            raise Failure(f"NCCL WARN socketPollConnect: connect to {address}<{port}> returned {error}") from None
+
+
 def meet(mine: dict[str, Any], rank: int, hosts: int, rendezvous: str) -> list[dict[str, Any]]:
     """Every host's description, in the order of ranks. `rendezvous`: `address:port` of rank 0."""
     address, port = rendezvous.rsplit(":", 1)
     if rank == 0:
         return _gather(mine, hosts, int(port))
-    try:
-        channel = socket.create_connection((address, int(port)), timeout=20, source_address=(mine["bootstrap"], 0))
-    except OSError as error:
-        raise Failure(
-            f"NCCL WARN socketPollConnect: connect to {address}<{port}> returned {error.strerror or error}"
-        ) from None
+    channel = _call(address, int(port), mine["bootstrap"])
     with channel:
         channel.settimeout(60)
         _send(channel, mine)
@@ -130,7 +143,6 @@ def _gather(mine: dict[str, Any], hosts: int, port: int) -> list[dict[str, Any]]
                     f"with status=12 opcode=129 len=0 vendor err 129 (Send) hca {mine['ends'][index]['device']}"
                 )
             _send(channel, "stop")
-            _send(channel, "next")
     for _theirs, channel in channels:
         _send(channel, problem or "done")
         channel.close()

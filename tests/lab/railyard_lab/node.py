@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 from railyard_lab import interfaces, kernel_log, modules, mount, nvconfig, profile, qos, toolbox, tree
@@ -40,11 +41,26 @@ def up(profile_name: str | None, host: str | None) -> None:
                 mount.claim_interfaces(state)
                 mount.lay_over(state)
         else:
-            (tree.base() / "sys").mkdir(parents=True, exist_ok=True)
+            tree.clear()
         tree.sync(state)
         state_file.save(state)
         mount.device_nodes(state)
+    if interfaces.is_node():
+        _load_modules_by_stand_in()
     toolbox.refresh(quiet=True)
+
+
+def _load_modules_by_stand_in() -> None:
+    """systemd-modules-load asks the kernel itself, which has no modules here: it must ask the stand-in."""
+    drop_in = Path("/etc/systemd/system/systemd-modules-load.service.d/gpu-fabric-lab.conf")
+    text = (
+        "[Service]\nExecStart=\n"
+        f"Environment=PYTHONPATH={toolbox.package_parent()}\nExecStart=/usr/bin/python3 -B -m railyard_lab modules-load\n"
+    )
+    if not drop_in.exists():
+        drop_in.parent.mkdir(parents=True, exist_ok=True)
+        drop_in.write_text(text)
+        subprocess.run(["systemctl", "--no-block", "daemon-reload"], capture_output=True, check=False)
 
 
 def boot(state: dict[str, Any]) -> None:

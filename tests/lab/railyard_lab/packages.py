@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from railyard_lab import modules
-from railyard_lab import state as state_file
 
+INSIDE_FAULT = "RAILYARD_LAB_INSIDE_FAULT"  # set in the environment of packages that a fault installs
 DRIVER_LOAD_ORDER = ("nvidia", "nvidia_modeset", "nvidia_uvm", "nvidia_drm")
 
 
@@ -52,10 +52,3 @@ def refresh_kernel(state: dict[str, Any]) -> None:
     """rdma-core's udev rules answer a coldplug trigger, which its postinst makes."""
     if modules.rdma_core_installed() and any(nic["rdma"] for nic in state["nics"]):
         modules.load_rdma_services(state)
-
-
-def installed_fabric_manager(state: dict[str, Any]) -> str | None:
-    return state["fabric_manager"]["version"]
-
-
-__all__ = ["install_driver", "refresh_kernel", "remove_driver", "set_dkms", "set_stack", "state_file"]

@@ -292,6 +292,14 @@ def sync(state: dict[str, Any]) -> bool:
     return True
 
 
+def clear() -> None:
+    """An empty tree under RAILYARD_LAB_ROOT, as a node's tmpfs is at each boot."""
+    where = base()
+    (where / ".manifest.json").unlink(missing_ok=True)
+    shutil.rmtree(where / "sys", ignore_errors=True)
+    (where / "sys").mkdir(parents=True)
+
+
 def _remove(path: Path, where: Path) -> None:
     if path.is_symlink() or path.is_file():
         path.unlink()

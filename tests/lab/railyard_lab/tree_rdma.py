@@ -13,7 +13,7 @@ from typing import Any
 
 from railyard_lab import catalogue, interfaces, ports
 
-GID_SLOTS = 32
+GID_SLOTS = 16
 
 _COUNTERS = (
     "VL15_dropped", "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors",

@@ -70,9 +70,7 @@ def main(name: str, argv: list[str]) -> int:
                     print("[ ]")
                 _common.error(str(error))
                 return error.code
-    return _real(
-        original, "netlink error: No such device\nCannot get device settings: No such device" if words else ""
-    )
+    return _real(original, "netlink error: No such device\nCannot get device settings: No such device" if words else "")
 
 
 def _real(argv: list[str], otherwise: str) -> int:

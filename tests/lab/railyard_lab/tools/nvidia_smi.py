@@ -158,7 +158,7 @@ def _table(state: dict[str, Any], present: list[dict[str, Any]]) -> None:
         print(
             f"| {index:3d}  {model['name']:<25.25} {persistent:>8} |   {gpus.bus_id(gpu['pci'])} Off | {gpu['uncorrected_ecc']:>20} |"
         )
-        print(f"| N/A   {30 + index}C    P0            {70 + index:4d}W / {model['power_w']:4d}W | "
+        print(f"| N/A   {30 + index}C    P0           {70 + index:4d}W / {model['power_w']:4d}W | "
               f"{used:7d}MiB / {model['memory_mib']:6d}MiB |      {0 if not used else 97}%      Default |")  # fmt: skip
         mig = "Disabled" if model["architecture"] in ("Ampere", "Hopper", "Blackwell") else "N/A"
         print(f"|                                         |                        | {mig:>20} |")
