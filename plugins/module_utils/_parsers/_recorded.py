@@ -43,7 +43,8 @@ def read_lines(
 
     ``labels``: the tool's own first words that look like a ``host: `` prefix.  ``prompts=False`` for tools whose own
     lines look like a prompt (``# …``).  ``barriers=True`` keeps damaged lines (``line.damaged``), for formats in which
-    a line says to what the next ones belong.  ``own``: where it matches a line as it stands, no line has a prefix.
+    a line says to what the next ones belong.  ``own``: what only lines of the tool begin with; a prefix is one
+    when such a line stands behind it.
     Lines of several hosts are not mixed: only the first host's are returned.
     """
     lines = []
@@ -54,9 +55,8 @@ def read_lines(
                 lines.append(line)
         elif not (prompts and prompt_command(line.text) is not None):
             lines.append(line)
-    if own is not None and any(own.search(line.text) for line in lines):
-        return lines
-    groups = split_hosts(lines, labels)
+    native = None if own is None else (lambda text: own.search(text) is not None)
+    groups = split_hosts(lines, labels, native)
     if len(groups) > 1:
         hosts = ", ".join(str(host) for host, _lines in groups)
         problems.add(f"The text holds the output of several hosts ({hosts}); only the first one's was read.")

@@ -86,7 +86,10 @@ _HISTORY_FIELDS = {
     "Requested-By": "requested_by",
     "Error": "error",
 }
-_OWN = re.compile(r"^(?:[EWN]: |dpkg: |Start-Date: |Error! |dkms )", re.MULTILINE)
+_OWN = re.compile(
+    r"^(?:[EWN]: |dpkg: |Start-Date: |End-Date: |Commandline: |(?:Install|Upgrade|Remove|Purge): \S+:|Error! |dkms "
+    r"|\d+ upgraded, |Unpacking |Setting up |Removing |Inst |Conf |Reading )"
+)
 
 
 def parse(text: str) -> Parsed:

@@ -49,11 +49,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._xids import XIDS
 
-# Kernel messages begin with "name: " themselves, so prefixes of parallel shells are known by the stamp behind them
-# only.
-_ANY_LINE = re.compile("")
+# Kernel messages begin with "name: " themselves, so a parallel shell's prefix is known by the stamp behind it only.
+_OWN = re.compile(r"^\[\s*\d+\.\d+\]|^\[[A-Z][a-z]{2} [A-Z]|^kern\s*:|^<\d+>|^kernel: ")
 _STAMPS = (
-    re.compile(r"^[\w.-]+: (?=\[\s*\d+\.\d+\]|\[[A-Z][a-z]{2} [A-Z]|kern\s*:)"),
     # dmesg -x: facility and level
     re.compile(r"^(?:kern|user|daemon|syslog|auth)\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
     re.compile(r"^<\d+>"),
@@ -74,7 +72,7 @@ def _pci(text: str) -> str | None:
 def parse(text: str) -> Parsed:
     """Read a kernel log."""
     problems = Problems()
-    lines = read_lines(text, problems, prompts=False, barriers=True, own=_ANY_LINE)
+    lines = read_lines(text, problems, prompts=False, barriers=True, own=_OWN)
     value: dict[str, Any] = {"events": []}
     if any(fabricmanager_log.RECORD.match(line.text) for line in lines):
         manager = fabricmanager_log.parse(text)

@@ -44,7 +44,11 @@ _VALUED = frozenset(
 )
 _NUMBERS = frozenset({"metric", "mtu"})
 _KEYS = {"proto": "protocol"}
-_OWN = re.compile(r"^\d+:\s|^\s+(?:inet6?|link/)")
+_OWN = re.compile(
+    rf"^\d+:\s|^\s+(?:inet6?|link/|nexthop) |^[^\s:]+\s+(?:{_STATES})(?:\s|$)"
+    r"|^(?:(?:unicast|local|broadcast|multicast|blackhole|unreachable|prohibit) )?(?:default|[0-9a-f.:/]+) "
+    r"(?:dev|via|proto) "
+)
 
 
 def parse(text: str) -> Parsed:

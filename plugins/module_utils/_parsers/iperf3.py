@@ -48,7 +48,7 @@ def parse(text: str) -> Parsed:
         if start:
             return _parse_json(plain[start.start() :], problems)
     reader = _Reader(problems)
-    lines = read_lines(text, problems, labels=("iperf3",), own=re.compile(r"^\[ ?(?:ID|SUM|\d+)\]|^iperf3: "))
+    lines = read_lines(text, problems, labels=("iperf3",), own=re.compile(r"^\[\s*(?:ID|SUM|\d+)\]|^iperf3: "))
     for line in lines:
         if not line.blank:
             reader.read(line)
@@ -119,7 +119,9 @@ class _Reader:
         row: dict[str, Any] = {
             "start_s": float(start),
             "end_s": float(end),
-            "bits_per_second": bits * (_DECIMAL[rate_unit] if rate_kind == "bits" else 8 * _BINARY[rate_unit]),
+            "bits_per_second": float(
+                round(bits * (_DECIMAL[rate_unit] if rate_kind == "bits" else 8 * _BINARY[rate_unit]))
+            ),
         }
         role = re.search(r"\b(sender|receiver)\s*$", rest)
         rest = rest[: role.start()] if role else rest

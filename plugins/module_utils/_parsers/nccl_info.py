@@ -35,7 +35,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _ENTRY = re.compile(
-    r"(?:^|[\s\]>])([A-Za-z0-9][\w.-]*):(\d+):(\d+) \[(-?\d+)\] (?:([\w./-]+:\d+) )?NCCL (INFO|WARN|TRACE|ABORT) (.*)$"
+    r"(?:^|[\s\]]|>: ?)([A-Za-z0-9][\w.-]*):(\d+):(\d+) \[(-?\d+)\] (?:([\w./-]+:\d+) )?NCCL (INFO|WARN|TRACE"
+    r"|ABORT) (.*)$"
 )
 _VERSION = re.compile(r"\bNCCL version (\d+(?:\.\d+)+[\w.]*?)(?:\+cuda(\d+(?:\.\d+)*))?\s*$")
 _ADDRESS = r"([\w.@-]+):(\[?[0-9a-fA-F:.%]+\]?|\S+)<\d+>"

@@ -134,11 +134,10 @@ def _row(
     names: list[str], cells: list[str], line: Line, value: dict[str, Any], problems: Problems, partial: bool = False
 ) -> None:
     pairs = list(zip(names, cells))
-    if not line.terminated:
-        # The last cell may be cut; a closing bracket or a unit proves that it is whole.
-        if not _whole(names[-1], cells[-1]):
-            problems.cut(line)
-            pairs.pop()
+    # The last cell may be cut; a closing bracket or a unit proves that it is whole.
+    if not line.terminated and not _whole(names[-1], cells[-1]):
+        problems.cut(line)
+        pairs.pop()
     if _APPS & set(names) and "pid" in names:
         _process(pairs, line, value, problems)
     else:

@@ -116,9 +116,10 @@ def parse(text: str, report_gbits: bool | None = None) -> Parsed:
     problems = Problems()
     plain = decoded(text)
     if isinstance(plain, str):
-        start = re.search(r"\{\s*\"?test_info\"?\s*:", plain)
+        start = re.search(r"(\{?)\s*\"?test_info\"?\s*:\s*\{", plain)
         if start:
-            return _parse_json(plain[start.start() :], report_gbits, problems)
+            document = plain[start.start() :]
+            return _parse_json(document if start.group(1) else "{" + document, report_gbits, problems)
     reader = _Reader(problems)
     lines = read_lines(text, problems, labels=("gid",), prompts=False, own=re.compile(r"^\s*#bytes|^-{20,}|^\s*GID: "))
     for line in lines:
@@ -196,7 +197,8 @@ class _Reader:
     def _settings(self, text: str) -> None:
         for label, cell in _PAIR.findall(text.replace("\t", "  ")):
             known = _SETTINGS.get(label.strip().lower())
-            if not known:
+            # A comma behind a value is JSON's whose beginning is lost.
+            if not known or cell.endswith((",", "{")):
                 continue
             key, kind = known
             value: Any = cell
