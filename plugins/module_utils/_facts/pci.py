@@ -132,7 +132,7 @@ def _details(source: Source, at: Place, device: dict[str, Any]) -> dict[str, Any
 
 def _physical(source: Source, here: str) -> Optional[str]:
     at = place(source.realpath(f"{here}/physfn"))
-    return at.bdf if at is not None and at.directory != here else None
+    return at.bdf if at is not None else None
 
 
 def _link(source: Source, here: str) -> dict[str, Any]:

@@ -286,6 +286,24 @@ class TestToolsAlone:
         assert facts["pci"]["0000:18:00.0"]["class"] == "020700"
         assert "0000:00:1f.0" not in facts["pci"]
 
+    def test_the_fullest_answer_of_nvidia_smi_wins(self, tmp_path: Path) -> None:
+        folder = write(
+            tmp_path / "gpu-07",
+            {
+                "nvidia-smi_query_gpu.csv": "index, pci.bus_id, name, uuid\n0, 00000000:43:00.0, stale, GPU-1\n",
+                "nvidia-smi_q.txt": (
+                    "==============NVSMI LOG==============\n\nAttached GPUs                             : 1\n"
+                    "GPU 00000000:43:00.0\n    Product Name                          : NVIDIA H200\n"
+                ),
+            },
+        )
+        (gpu,) = gather(BundleSource(str(folder)))["gpus"]
+        assert (gpu["name"], gpu["uuid"], gpu["index"]) == ("NVIDIA H200", "GPU-1", 0)
+
+    def test_configuration_files_left_behind_are_no_driver(self, tmp_path: Path) -> None:
+        folder = write(tmp_path / "gpu-07", {"dpkg_l.txt": "rc  nvidia-dkms-550 550.54.15-1 amd64 x\n"})
+        assert "driver" not in gather(BundleSource(str(folder)))
+
     def test_driver_and_library_that_differ(self, tmp_path: Path) -> None:
         folder = write(
             tmp_path / "gpu-07",

@@ -53,6 +53,12 @@ IP_ADDR = [
 
 
 class TestNetdevs:
+    def test_the_kernel_does_not_tell_the_carrier_of_an_interface_that_is_switched_off(self, tmp_path: Path) -> None:
+        files = {f"/sys/class/net/{name}/operstate": state for name, state in (("off", "down\n"), ("odd", "unknown\n"))}
+        found = netdevs.collect(live(tmp_path, files))
+        assert found["off"]["carrier"] is False
+        assert "carrier" not in found["odd"]
+
     def test_what_ip_tells(self, tmp_path: Path) -> None:
         found = netdevs.collect(recorded(tmp_path, {"ip_addr.json": json.dumps(IP_ADDR)}))
         assert found["rail0.100"]["vlan"] == {"id": 100, "link": "rail0"}
@@ -137,6 +143,7 @@ class TestRoutes:
                             {"dst": "default", "gateway": "10.224.0.1", "dev": "rail0", "table": "101"},
                             {"dst": "10.224.0.0/24", "dev": "rail0", "prefsrc": "10.224.0.11", "metric": 5},
                             {"type": "local", "dst": "10.224.0.11", "dev": "rail0", "table": "local"},
+                            {"type": "broadcast", "dst": "10.224.0.255", "dev": "rail0"},
                             {"dst": "10.9.9.9", "dev": "rail0"},
                             {"type": "blackhole", "dst": "10.0.0.0/8"},
                         ]
@@ -294,6 +301,35 @@ class TestQos:
 )
 def test_path_mtu_of_a_roce_port(mtu: int, active: int | None) -> None:
     assert rdma.roce_mtu(mtu) == active
+
+
+def test_a_card_with_a_port_of_each_kind(tmp_path: Path) -> None:
+    """ConnectX-3: both ports on one function, told apart by number and by kind."""
+    card = "/sys/devices/pci0000:00/0000:00:03.0/0000:04:00.0"
+    files = {
+        f"{card}/infiniband/mlx4_0/ports/1/link_layer": "InfiniBand\n",
+        f"{card}/infiniband/mlx4_0/ports/2/link_layer": "Ethernet\n",
+        f"{card}/infiniband/mlx4_0/node_type": "1: CA\n",
+    }
+    for name, port, kind in (("ib0", 0, 32), ("ib0_child", 1, 32), ("ens1d1", 1, 1)):
+        files[f"{card}/net/{name}/dev_port"] = f"{port}\n"
+        files[f"{card}/net/{name}/type"] = f"{kind}\n"
+    source = live(tmp_path, files)
+    link(Path(source.root), "sys/class/infiniband/mlx4_0", f"../..{card[4:]}/infiniband/mlx4_0")
+    link(Path(source.root), f"{card}/infiniband/mlx4_0/device", "../..")
+    device = rdma.collect(source)["mlx4_0"]
+    assert device["pci"] == "0000:04:00.0"
+    assert device["ports"]["1"]["netdevs"] == ["ib0"]
+    assert device["ports"]["2"]["netdevs"] == ["ens1d1"]
+
+
+def test_soft_roce_is_software(tmp_path: Path) -> None:
+    device = "/sys/devices/virtual/infiniband/rxe0"
+    source = live(tmp_path, {f"{device}/parent": "eno1\n", f"{device}/ports/1/state": "4: ACTIVE\n"})
+    link(Path(source.root), "sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0")
+    found = rdma.collect(source)["rxe0"]
+    assert (found["software"], found["parent_netdev"]) == (True, "eno1")
+    assert "pci" not in found
 
 
 @pytest.mark.parametrize(
