@@ -46,7 +46,8 @@ def _differences(old: Any, new: Any, path: list[Any]) -> list[dict[str, Any]]:
             else:
                 found += _differences(old[key], new[key], [*path, key])
         return found
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+    nested = isinstance(old, list) and any(isinstance(item, (dict, list)) for item in old)
+    if nested and isinstance(new, list) and len(old) == len(new):
         return [item for index in range(len(old)) for item in _differences(old[index], new[index], [*path, index])]
     return [] if old == new else [{"path": path, "old": old, "new": new}]
 

@@ -55,7 +55,8 @@ def _load_modules_by_stand_in() -> None:
     drop_in = Path("/etc/systemd/system/systemd-modules-load.service.d/gpu-fabric-lab.conf")
     text = (
         "[Service]\nExecStart=\n"
-        f"Environment=PYTHONPATH={toolbox.package_parent()}\nExecStart=/usr/bin/python3 -B -m railyard_lab modules-load\n"
+        f"Environment=PYTHONPATH={toolbox.package_parent()}\n"
+        "ExecStart=/usr/bin/python3 -B -m railyard_lab modules-load\n"
     )
     if not drop_in.exists():
         drop_in.parent.mkdir(parents=True, exist_ok=True)

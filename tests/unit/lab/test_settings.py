@@ -72,7 +72,12 @@ def test_json_of_firmware_settings(host, tmp_path):
     device = json.loads(path.read_text())["Device #1"]
     assert device["device"] == "0000:18:00.0" and device["device_type"] == "ConnectX7"
     assert device["tlv_configuration"]["LINK_TYPE_P1"] == {
-        "current_value": "ETH(2)", "default_value": "IB(1)", "modified": True, "next_value": "ETH(2)", "read_only": False}  # fmt: skip
+        "current_value": "ETH(2)",
+        "default_value": "IB(1)",
+        "modified": True,
+        "next_value": "ETH(2)",
+        "read_only": False,
+    }
     path.write_text("")
     assert host.run("mlxconfig", "-d", "0000:18:00.0", "-e", "-j", str(path), "q").out.startswith("-E- ")
 
