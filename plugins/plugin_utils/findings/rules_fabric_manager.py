@@ -50,6 +50,22 @@ FM_NOT_RUNNING = define(
     source="https://github.com/NVIDIA/nccl-tests/issues/264; NVIDIA Fabric Manager user guide",
 )
 
+FM_MISSING = define(
+    "fabric_manager",
+    "RF-FM-MISSING",
+    title="No Fabric Manager on a host with NVSwitches",
+    severity="fail",
+    phase="verify",
+    means="The driver is loaded and nobody programs the NVSwitches: every CUDA program ends with error 802, system "
+    "not yet initialized.",
+    looks_at="NVSwitch functions or bridge devices, the module list, the installed packages.",
+    cause="The driver was installed without Fabric Manager, or the package was removed by a dependency.",
+    remedy="Run site.yml --tags nvidia: it installs the Fabric Manager of exactly the driver's version.",
+    check="systemctl is-active nvidia-fabricmanager prints active.",
+    source="https://github.com/aws/aws-parallelcluster/issues/3034; NVIDIA Fabric Manager user guide",
+    mended_by="nvidia",
+)
+
 FM_NOT_NEEDED = define(
     "fabric_manager",
     "RF-FM-NOT-NEEDED",
@@ -207,19 +223,38 @@ def not_needed(host: HostView) -> t.Iterator[Finding]:
 
 @host_rule(FABRIC_STATE)
 def fabric_state(host: HostView) -> t.Iterator[Finding]:
-    if not has_nvswitch(host):
+    active = host.get("fabric_manager", "active")
+    # Without a running Fabric Manager the state is its consequence, not a finding of its own.
+    if not has_nvswitch(host) or not (active is True or (host.recorded_only and active is None)):
         return
+    seen: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
     for gpu in host.gpus:
         state, status = gpu.get("fabric_state"), gpu.get("fabric_status")
-        settled = state in (None, "", "N/A", "Completed") and status in (None, "", "N/A", "Success")
-        if not settled and host.get("fabric_manager", "active") is not False:
-            yield FABRIC_STATE.on(
-                host,
-                f"{host.name}: GPU {gpu.get('index', gpu.get('pci'))} has fabric state {state}, status {status}; "
-                "Completed and Success wanted",
-                device=str(gpu.get("pci")),
-                evidence=[f"Fabric State: {state}", f"Fabric Status: {status}"],
-            )
+        if state not in (None, "", "N/A", "Completed") or status not in (None, "", "N/A", "Success"):
+            seen.setdefault((str(state), str(status or "N/A")), []).append(gpu)
+    for (state, status), gpus in seen.items():
+        names = ", ".join(str(gpu.get("index", gpu.get("pci"))) for gpu in gpus)
+        yield FABRIC_STATE.on(
+            host,
+            f"{host.name}: GPU {names} ha{'s' if len(gpus) == 1 else 've'} fabric state {state}, status {status}; "
+            "Completed and Success wanted",
+            device=", ".join(str(gpu.get("pci", gpu.get("index"))) for gpu in gpus),
+            evidence=[f"Fabric State: {state}", f"Fabric Status: {status}"],
+        )
+
+
+@host_rule(FM_MISSING)
+def manager_missing(host: HostView) -> t.Iterator[Finding]:
+    driver = host.driver_version()
+    if not has_nvswitch(host) or not host.loaded("nvidia") or "packages" not in host.facts or _installed(host):
+        return
+    yield FM_MISSING.on(
+        host,
+        f"{host.name}: no Fabric Manager is installed, {driver[0] if driver else 'the driver version'} wanted: the "
+        "host has NVSwitches and a loaded driver",
+        device="nvidia-fabricmanager",
+        evidence=[f"{len(dicts(host.get('nvswitches')))} NVSwitches", f"driver {driver[0]}" if driver else ""],
+    )
 
 
 @rack_rule(NO_NVSWITCH)

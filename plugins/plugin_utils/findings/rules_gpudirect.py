@@ -80,6 +80,13 @@ GDRDRV_MISSING = define(
     source="https://github.com/NVIDIA/gdrcopy/issues/331",
 )
 
+
+def dmabuf(host: HostView) -> bool:
+    """Whether DMA-BUF serves this host: planned, and not with the proprietary modules, which do not have it."""
+    planned = mapping(host.plan.get("modules")).get("gpudirect") == "dmabuf"
+    return planned and host.get("driver", "loaded", "flavour") != "proprietary"
+
+
 _CHANNEL = re.compile(
     r"^(?P<node>[\w.-]+):\d+:\d+ \[\d+\] NCCL INFO Channel \S+ : .*\[(?P<side>send|receive)\] via NET/"
     r"(?P<path>\S+)"
@@ -135,7 +142,7 @@ def peermem_missing(rack: RackView) -> t.Iterator[Finding]:
             device="nvidia_peermem",
             evidence=lines[:4]
             or ["/proc/modules has nvidia, not nvidia_peermem", *[f"{name} names it" for name in at_boot]],
-            severity="warn" if path == "dmabuf" and not lines else "fail",
+            severity="warn" if dmabuf(host) and not lines else "fail",
         )
     for node, lines in sorted(without.items()):
         if node in nodes:
@@ -156,17 +163,19 @@ def peermem_symbols(host: HostView) -> t.Iterator[Finding]:
     lines = lines_with(host, r"nvidia[_-]peermem.*(disagrees about version of symbol|Unknown symbol)")
     if not lines or host.loaded("nvidia_peermem"):
         return
-    if mapping(host.plan.get("modules")).get("gpudirect") == "dmabuf" and not host.recorded_only:
+    if dmabuf(host) and not host.recorded_only:
         return  # tried once, and not needed
     symbols = list(dict.fromkeys(re.findall(r"symbol (\w+)", " ".join(lines))))
     ofed = host.get("ofed", "version")
+    flavour = host.get("driver", "loaded", "flavour")
     stack = f"OFED {ofed}" if ofed else "the inbox RDMA stack"
     answer = host.recorded("modprobe_nvidia_peermem")
     yield PEERMEM_SYMBOLS.on(
         host,
         f"{host.name}: nvidia_peermem is not loaded, loaded wanted: it refuses to load because symbol "
         f"{', '.join(symbols)} differs between the ib_core it was built against and the running one ({stack}); "
-        "rebuild it for the running stack",
+        "rebuild it for the running stack"
+        + ("; the loaded proprietary modules have no DMA-BUF in its place" if flavour == "proprietary" else ""),
         device="nvidia_peermem",
         evidence=[*lines[:4], *(answer or "").splitlines()[:2]],
     )

@@ -99,7 +99,7 @@ AER = define(
 )
 
 _FLAP = re.compile(
-    r"(?P<name>[\w.-]+): Link down|mlx5_core (?P<pci>[0-9a-f:.]+):? .*[Ll]ink (?:is )?down", re.IGNORECASE
+    r"mlx5_core (?P<pci>[0-9a-f:.]+):? (?:(?P<name>[\w.-]+): )?[Ll]ink (?:is )?down|(?P<other>[\w.-]+): Link down"
 )
 _MODULE = re.compile(
     r"mlx5_core (?P<pci>[0-9a-f:.]+?):? .*(?P<why>Port module event\[error\].*|[Hh]igh [Tt]emperature.*)", re.IGNORECASE
@@ -166,7 +166,7 @@ def kernel_complaints(host: HostView) -> t.Iterator[Finding]:
         elif match := _MODULE.search(line):
             modules[match["pci"]].append((match["why"], line))
         elif match := _FLAP.search(line):
-            flaps[match["name"] or match["pci"]].append(line)
+            flaps[match["name"] or match["other"] or match["pci"]].append(line)
     for name, lines in flaps.items():
         if len(lines) >= _ENOUGH_FLAPS:
             yield FLAPS.on(
