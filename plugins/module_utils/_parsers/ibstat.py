@@ -57,7 +57,7 @@ _FAILED = re.compile(
 # ibstat -l prints bare names.  Kernel names carry a number; a word without one may be anything.
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*$")
 _WORD = re.compile(r"^[A-Za-z][\w.-]*$")
-_RATE = re.compile(r"^(\d+(?:\.\d+)?)(?:\s*Gb/s(?:ec)?)?(?:\s*\(([^()]*)\))?$")
+_RATE = re.compile(r"^(\d+(?:\.\d+)?)(?:\s*Gb(?:ps|/s(?:ec)?))?(?:\s*\(([^()]*)\))?$")
 _SPEED = re.compile(r"^(\d+(?:\.\d+)?)(?:\s*Gb/?p?s(?:ec)?)?$")
 _MASK = re.compile(r"^0x[0-9a-fA-F]{1,8}$")
 
@@ -205,7 +205,7 @@ class _Reader:
     def _header(self, line: Line) -> bool:
         match = _HEADER.match(line.text)
         if match:
-            self._open_ca(line, match.group(3), _NODE_TYPES[match.group(1).lower()])
+            self._open_ca(line, match.group(3).replace("\\_", "_"), _NODE_TYPES[match.group(1).lower()])
             self.headers = True
             if match.group(2):
                 self.alone.add(id(self.ca))
@@ -273,8 +273,10 @@ class _Reader:
         if record is None:
             return
         self.seen[id(record)].add(key)
+        text, remark, _rest = text.partition(" #")  # somebody's, behind what the tool printed
+        text = text.strip()
         value = _READERS[key](text) if text else None
-        if not line.terminated and (value is None or not _whole_without_newline(key, text)):
+        if not line.terminated and not remark and (value is None or not _whole_without_newline(key, text)):
             self.problems.cut(line)
             self.value["partial"] = True
         elif value is not None:

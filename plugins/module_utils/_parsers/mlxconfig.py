@@ -37,7 +37,7 @@ _HEADER = re.compile(r"^\s*Configurations:(?P<columns>(?:\s+(?:Default|Current|N
 _COLUMN = re.compile(r"Default|Current|Next Boot|New")
 _COLUMNS = {"Default": "default", "Current": "current", "Next Boot": "next", "New": "new"}
 _ROW = re.compile(
-    r"^\s*(?P<modified>\*)?\s*(?P<read_only>RO)?\s+(?P<name>[A-Z][A-Z0-9_]*(?:\[[\d.]+\])?)(?P<values>(?:\s+\S+)+)\s*$"
+    r"^\s*(?P<modified>\*)?\s*(?P<read_only>RO\s)?\s*(?P<name>[A-Z][A-Z0-9_]*(?:\[[\d.]+\])?)(?P<values>(?:\s+\S+)+)\s*$"
 )
 _FIELD = re.compile(r"^(Device type|Name|Description|Device|PSID|Versions?|Part number):\s*(.*?)\s*$", re.IGNORECASE)
 _KEYS = {"device type": "device_type", "name": "name", "description": "description", "device": "device"}
@@ -58,7 +58,10 @@ class _Reader:
     def read(self, line: Line) -> None:
         message = _MESSAGE.match(line.text)
         header = _HEADER.match(line.text)
-        if line.blank or prompt_command(line.text) is not None or set(line.text.strip()) == {"-"}:
+        if prompt_command(line.text) is not None:
+            self.device, self.columns, self.lost, self.headed = None, None, False, False
+            return
+        if line.blank or set(line.text.strip()) == {"-"}:
             return
         if message:
             self._message(line, message)
@@ -122,7 +125,8 @@ class _Reader:
 
     def _row(self, line: Line) -> bool:
         match = _ROW.match(line.text)
-        if not match or (not line.indented and not match.group("modified") and not match.group("read_only")):
+        marked = match and (line.indented or match.group("modified") or match.group("read_only"))
+        if not match or not (marked or self.headed):
             return False
         if self.lost:
             return True

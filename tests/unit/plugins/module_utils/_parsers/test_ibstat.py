@@ -148,6 +148,12 @@ def test_unknown_fields_are_kept():
     assert first["ports"][0]["extra"] == {"Plane mask": "0x0f"}
 
 
+def test_remarks_and_marks_of_a_document():
+    text = FULL.replace("'mlx5_2'", "'mlx5\\_2'").replace("State: Down\n", "State: Down   # no cable\n")
+    value, problems = ibstat.parse(text.replace("Rate: 100\n", "Rate: 100 Gbps\n"))
+    assert summary(value) == summary(ibstat.parse(FULL).value) and problems == ()
+
+
 def test_a_quoted_mail():
     assert read("quoted_mail").value["cas"] == read("mlx4_two_ports_states").value["cas"]
 

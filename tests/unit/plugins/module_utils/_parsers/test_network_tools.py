@@ -200,6 +200,17 @@ def test_mlxconfig_json_says_the_same():
     ]
 
 
+def test_mlxconfig_without_indentation_and_a_second_command():
+    text = (
+        "Device #1:\n----------\nDevice type:    ConnectX5\nDevice:         /dev/mst/mt4119_pciconf0\n\n"
+        "Configurations:      Next Boot       New\nLINK_TYPE_P1      IB(1)           ETH(2)\n\n"
+        "[root@n1 ~]# mlxconfig -d 05:00.1 q | grep LINK_TYPE_P1\n        LINK_TYPE_P1      IB(1)\n"
+    )
+    first, second = mlxconfig.parse(text).value["devices"]
+    assert first["parameters"] == {"LINK_TYPE_P1": {"next": "IB(1)", "new": "ETH(2)"}}
+    assert second["parameters"] == {"LINK_TYPE_P1": {"next": "IB(1)"}} and "device" not in second
+
+
 def test_a_row_with_too_few_values_is_told():
     text = "Device #1:\n\nConfigurations:      Default   Current   Next Boot\n        NUM_OF_VFS    0    8\n"
     value, problems = mlxconfig.parse(text)
