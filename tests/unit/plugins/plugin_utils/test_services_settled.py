@@ -8,6 +8,7 @@ import types
 import typing as t
 
 import pytest
+
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.packages import services_settled
 
 WANTED = {"nvidia-persistenced.service": "started", "nvidia-fabricmanager.service": "stopped"}
