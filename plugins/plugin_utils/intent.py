@@ -240,7 +240,7 @@ def resolve(variables: t.Mapping[str, t.Any]) -> tuple[Intent, list[Problem]]:
 
 def _unknown(variable: str) -> Problem:
     names = [option.name for option in OPTIONS]
-    near = difflib.get_close_matches(variable.removeprefix(PREFIX), names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(variable.removeprefix(PREFIX), names, n=1, cutoff=0.0)
     hint = f"; the nearest is {PREFIX}{near[0]}" if near else ""
     return Problem(variable, f"no such variable{hint}", "the variables that roles/preflight/README.md lists")
 

@@ -75,14 +75,17 @@ def _subnets_apart(intent: Intent) -> list[Problem]:
         if one in other or other in one:
             message = f"{one} and {other} overlap"
             problems.append(Problem("gpu_fabric_rail_subnets", message, "subnets that do not overlap"))
-    families = ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6")
-    pools = nets or [netaddr.IPNetwork(intent[variable]) for variable in families if intent[variable]]
+    pools = [("gpu_fabric_rail_subnets", net) for net in nets] or [
+        (variable, netaddr.IPNetwork(intent[variable]))
+        for variable in ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6")
+        if intent[variable]
+    ]
     for item in intent["gpu_fabric_admin_networks"]:
-        for pool in pools:
+        for variable, pool in pools:
             # an administration network that covers the rails is a wish to be reachable, not an addressing plan
             if netaddr.IPNetwork(item) in pool and netaddr.IPNetwork(item) != pool:
-                message = f"{item} lies within the rails' {pool}"
-                problems.append(Problem("gpu_fabric_admin_networks", message, "networks outside the rails"))
+                message = f"{item} overlaps the rails' {pool} ({variable})"
+                problems.append(Problem("gpu_fabric_admin_networks", message, "networks that do not overlap the rails"))
     return problems
 
 
