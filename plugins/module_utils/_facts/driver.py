@@ -67,6 +67,9 @@ def collect(
             found.setdefault("smi_warnings", value["warnings"])
         if value.get("attached_gpus") is not None:
             found.setdefault("attached_gpus", value["attached_gpus"])
+    if gpus.hangs(source):
+        found["smi_error"] = "nvidia-smi did not answer and was stopped"
+        found["smi_error_kind"] = "timed_out"
     if loaded:
         found["loaded"] = loaded
     if library:

@@ -46,7 +46,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     """The `gpu_fabric` facts. A key is absent where nothing could be known."""
     run = _Run(source)
     facts = run.facts
-    source.prefetch([answer.argv for answer in tools.ANSWERS.values() if answer.live and answer.early], timeout=40)
+    run.tools.prefetch()
     source.prefetch(
         [
             *services.COMMANDS,
@@ -79,6 +79,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     run.section("firewall", lambda: firewall.collect(source, facts.get("services", {})))
     run.section("tools", lambda: tools.installed(source))
     run.section("gpus", lambda: gpus.collect(run.tools, facts.get("pci", {})))
+    run.ask("nvidia_smi_topo")  # distances, which the plan compares with those of the PCI tree
     run.section("nvswitches", lambda: gpus.nvswitches(facts.get("pci", {})))
     run.section("gpu_processes", lambda: gpus.processes(run.tools))
     run.section("driver", lambda: driver.collect(source, run.tools, facts.get("modules", {}), facts.get("packages")))
@@ -112,6 +113,10 @@ class _Run:
 
     def merge(self, name: str, collect: Callable[[], Optional[dict[str, Any]]]) -> None:
         self.facts.update(self._guarded(name, collect) or {})
+
+    def ask(self, key: str) -> None:
+        """For the outputs alone."""
+        self._guarded(key, lambda: self.tools.value(key))
 
     def _guarded(self, name: str, collect: Callable[[], Any]) -> Any:
         try:

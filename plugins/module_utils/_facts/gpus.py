@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.pci import is_gpu, is_nvswitch
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import ANSWERS, Tools
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import TIMED_OUT, Source
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import pci_sort_key
 
-__all__ = ["collect", "nvswitches", "processes", "smi"]
+__all__ = ["collect", "hangs", "nvswitches", "processes", "smi"]
 
 #: The first that answers wins; a recording may hold several, each telling a part.
 _QUERIES = ("nvidia_smi_xml", "nvidia_smi_q", "nvidia_smi_csv", "nvidia_smi_list", "nvidia_smi")
@@ -25,6 +26,12 @@ _VERBOSE = ("extra", "not_available", "processes", "mig_devices", "unreadable", 
 def smi(tools: Tools) -> list[dict[str, Any]]:
     """Answers of nvidia-smi that say something, the fullest first."""
     return [value for value in (tools.value(key) for key in _QUERIES) if value is not None]
+
+
+def hangs(source: Source) -> bool:
+    """Whether the driver leaves nvidia-smi without an answer, as it does when a GPU fell off the bus in its hands."""
+    output = source.run(ANSWERS["nvidia_smi_xml"].argv, ANSWERS["nvidia_smi_xml"].timeout)
+    return output is not None and output.rc == TIMED_OUT
 
 
 def collect(tools: Tools, pci: dict[str, Any]) -> list[dict[str, Any]]:

@@ -59,6 +59,8 @@ class Answer(NamedTuple):
     kept: bool = True
     #: Under way from the start, for it is slow and wanted on every host.
     early: bool = True
+    #: Asked only where the kernel has RDMA devices; elsewhere the tool has nothing but complaints.
+    rdma: bool = False
 
 
 _NVIDIA_SMI_S = 40.0  # without persistence mode the first question initialises every GPU
@@ -82,14 +84,14 @@ ANSWERS: dict[str, Answer] = {
     "lspci_nn": Answer(("lspci", "-D", "-nn"), lspci.parse, kept=False),
     "lspci_vvv": Answer(("lspci", "-vvv"), lspci.parse, False, kept=False),
     "lspci": Answer(("lspci",), lspci.parse, False, kept=False),
-    "ibstat": Answer(("ibstat",), ibstat.parse),
-    "ibdev2netdev": Answer(("ibdev2netdev",), ibdev2netdev.parse),
+    "ibstat": Answer(("ibstat",), ibstat.parse, rdma=True),
+    "ibdev2netdev": Answer(("ibdev2netdev",), ibdev2netdev.parse, rdma=True),
     "ibdev2netdev_v": Answer(("ibdev2netdev", "-v"), ibdev2netdev.parse, False),
     "show_gids": Answer(("show_gids",), show_gids.parse, False),
-    "rdma_link": Answer(("rdma", "-j", "link"), rdma_link.parse),
+    "rdma_link": Answer(("rdma", "-j", "link"), rdma_link.parse, rdma=True),
     "rdma_link_text": Answer(("rdma", "link"), rdma_link.parse, False),
     # The only one to tell the active MTU of an InfiniBand port.
-    "ibv_devinfo": Answer(("ibv_devinfo",), ibv_devinfo.parse),
+    "ibv_devinfo": Answer(("ibv_devinfo",), ibv_devinfo.parse, rdma=True),
     "ofed_info": Answer(("ofed_info", "-s"), ofed_info.parse, kept=False),
     "rpm_list": Answer(("rpm", "-qa"), rpm_list.parse, timeout=30, kept=False, early=False),
     "dpkg_list": Answer(("dpkg", "-l"), dpkg_list.parse, False, kept=False),
@@ -107,13 +109,19 @@ class Tools:
         self.outputs: dict[str, Any] = {}
         self.problems: list[dict[str, Any]] = []
         self._values: dict[str, Any] = {}
+        self.rdma = bool(source.listdir("/sys/class/infiniband"))
+
+    def prefetch(self) -> None:
+        """Have the slow tools under way while sysfs is read."""
+        wanted = (answer for answer in ANSWERS.values() if answer.live and answer.early)
+        self.source.prefetch([answer.argv for answer in wanted if self.rdma or not answer.rdma], _NVIDIA_SMI_S)
 
     def value(self, key: str) -> Optional[Any]:
         """Parsed answer; None where the tool is not there or was not recorded."""
         if key not in self._values:
             answer = ANSWERS[key]
             self._values[key] = None
-            if self.source.live and not answer.live:
+            if self.source.live and not (answer.live and (self.rdma or not answer.rdma)):
                 return None
             self._values[key] = self.ask(key, answer.argv, answer.parse, answer.timeout)
             if answer.kept and self._values[key] is not None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import write
+from hosts import live, write
 from sysfs_trees import MACHINES, build, build_bundle
 from sysfs_trees.spec import Machine
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import tools
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import BundleSource, LiveSource
 
@@ -219,6 +220,41 @@ def test_a_section_that_fails_is_a_problem_and_the_others_stand(
         }
     ]
     assert facts["host"]["hostname"] == "gpu-01"
+
+
+class TestLiveTools:
+    TOPO = (
+        "\\tGPU0\\tGPU1\\tNIC0\\tCPU Affinity\\tNUMA Affinity\\n"
+        "GPU0\\t X \\tNV18\\tPIX\\t0-55\\t0\\nGPU1\\tNV18\\t X \\tSYS\\t0-55\\t0\\n"
+        "\\nNIC Legend:\\n\\n  NIC0: mlx5_7\\n"
+    )
+
+    def test_distances_are_kept_for_the_plan(self, tmp_path: Path) -> None:
+        source = live(tmp_path, commands={"nvidia-smi": f'[ "$1" = topo ] && printf "{self.TOPO}"'})
+        topo = gather(source)["outputs"]["nvidia_smi_topo"]
+        assert topo["gpu_nic"]["0"] == {"mlx5_7": "PIX"}
+
+    def test_a_driver_that_hangs_is_an_error_of_the_driver(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(tools.ANSWERS, "nvidia_smi_xml", tools.ANSWERS["nvidia_smi_xml"]._replace(timeout=0.2))
+        monkeypatch.setattr(tools, "_NVIDIA_SMI_S", 0.2)
+        facts = gather(live(tmp_path, commands={"nvidia-smi": "exec sleep 30"}))
+        assert facts["driver"]["smi_error_kind"] == "timed_out"
+        assert "gpu_processes" not in facts
+        assert any(problem["source"] == "nvidia-smi -q -x" for problem in facts["problems"])
+
+    def test_rdma_tools_are_not_asked_where_there_is_no_rdma(self, tmp_path: Path) -> None:
+        facts = gather(live(tmp_path, commands={"rdma": "echo 'Failed to open NETLINK_RDMA socket' >&2; exit 255"}))
+        assert facts["rdma_devices"] == {}
+        assert facts["problems"] == []
+
+    def test_an_error_of_a_tool_that_should_work_is_a_problem(self, tmp_path: Path) -> None:
+        source = live(tmp_path, commands={"ibstat": "echo 'ibpanic: [77] main: stat of IB device failed' >&2; exit 1"})
+        build(MACHINES["pcie_box"](), source.root)
+        facts = gather(source)
+        assert [problem["source"] for problem in facts["problems"]] == ["ibstat"]
+        assert len(facts["rdma_devices"]) == 4
 
 
 class TestToolsAlone:
