@@ -156,6 +156,20 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
 _LOCAL = re.compile(r"^(lo|docker|veth|br-|virbr|cni|cilium|lxc|flannel|tunl|kube)")
 
 
+_IP_LINK = re.compile(r"^\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <[^>]*> mtu (?P<mtu>\d+)", re.MULTILINE)
+
+
+def _recorded_mtus(host: HostView) -> dict[str, int]:
+    """Interface → MTU, from the facts or from a recorded `ip link`."""
+    text = host.recorded("ip_link") or host.recorded("ip_addr") or ""
+    found = {match["name"]: int(match["mtu"]) for match in _IP_LINK.finditer(text)}
+    for netdev, data in host.section("netdevs").items():
+        mtu = mapping(data).get("mtu")
+        if isinstance(mtu, int):
+            found[str(netdev)] = mtu
+    return found
+
+
 @rack_rule(MTU_ODD)
 def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
     """A recording without PCIe and RDMA facts has no rails: the same interface is compared over the hosts."""
