@@ -87,8 +87,8 @@ class Recorder(LiveSource):
 
     # --- files ---------------------------------------------------------------------------------
 
-    def read_bytes(self, path: str, limit: int) -> Optional[bytes]:
-        data = super().read_bytes(path, limit)
+    def read_bytes(self, path: str, limit: int, quiet: bool = False) -> Optional[bytes]:
+        data = super().read_bytes(path, limit, quiet)
         resolved = self._resolved(path)
         if data is not None and resolved is not None and not _NEVER.match(resolved):
             with self._recording:

@@ -87,8 +87,9 @@ class Source:
 
     # --- files ---------------------------------------------------------------------------------
 
-    def read(self, path: str) -> Optional[str]:
-        data = self.read_bytes(path, READ_LIMIT + 1)
+    def read(self, path: str, quiet: bool = False) -> Optional[str]:
+        """Text of a file. `quiet`: not being allowed to read it is nothing to tell anybody."""
+        data = self.read_bytes(path, READ_LIMIT + 1, quiet)
         if data is None:
             return None
         if len(data) > READ_LIMIT:
@@ -96,7 +97,7 @@ class Source:
             data = data[:READ_LIMIT]
         return data.decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, limit: int) -> Optional[bytes]:
+    def read_bytes(self, path: str, limit: int, quiet: bool = False) -> Optional[bytes]:
         located = self._locate(path)
         if located is None:
             return None
@@ -112,7 +113,8 @@ class Source:
                     left -= len(chunk)
                 return b"".join(chunks)
         except OSError as exc:
-            self._note_error(path, exc)
+            if not quiet:
+                self._note_error(path, exc)
             return None
 
     def exists(self, path: str) -> bool:

@@ -131,7 +131,7 @@ def _inherited(source: Source) -> Optional[str]:
         return None
     pid = "self"
     for _ in range(_PARENTS):
-        environ = source.read(f"/proc/{pid}/environ") or ""
+        environ = source.read(f"/proc/{pid}/environ", quiet=True) or ""
         for entry in environ.split("\0"):
             if entry.startswith("SSH_CONNECTION="):
                 return entry.split("=", 1)[1]

@@ -200,6 +200,8 @@ class TestLive:
         monkeypatch.setattr("builtins.open", refuse)
         assert source.read("/sys/secret") is None
         assert source.unread == [{"source": "/sys/secret", "reason": "Permission denied"}]
+        assert source.read("/sys/secret", quiet=True) is None
+        assert len(source.unread) == 1
 
     def test_an_attribute_without_a_value_is_absent_and_not_a_problem(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
