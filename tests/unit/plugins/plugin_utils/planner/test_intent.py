@@ -95,7 +95,7 @@ def test_a_bare_number_for_a_version_explains_yaml():
         ({"rail_mode": "routed_31", "rail_ipv4": ""}, "rail_mode", ["IPv4"]),
         ({"rail_subnets": ["10.1.0.0/24", "10.1.0.128/25"]}, "rail_subnets", ["10.1.0.0/24", "10.1.0.128/25"]),
         ({"rail_subnets": ["fd00:1::/64", "fd00:1::/64"]}, "rail_subnets", ["overlap"]),
-        ({"admin_networks": ["10.224.3.0/24"]}, "admin_networks", ["10.224.3.0/24", "gpu_fabric_rail_ipv4", "overlaps"]),
+        ({"admin_networks": ["10.224.3.0/24"]}, "admin_networks", ["10.224.3.0/24", "gpu_fabric_rail_ipv4"]),
         ({"roce_dscp": 26, "roce_cnp_dscp": 24}, "roce_cnp_dscp", ["priority 3", "26"]),
         ({"roce_pfc_priorities": [4]}, "roce_pfc_priorities", ["priority 3"]),
         ({"roce_pfc_priorities": [3, 6]}, "roce_pfc_priorities", ["priority 6"]),
