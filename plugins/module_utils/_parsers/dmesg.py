@@ -51,6 +51,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._xids
 
 # Kernel messages begin with "name: " themselves, so a parallel shell's prefix is known by the stamp behind it only.
 _OWN = re.compile(r"^\[\s*\d+\.\d+\]|^\[[A-Z][a-z]{2} [A-Z]|^kern\s*:|^<\d+>|^kernel: ")
+_LIMIT = 1024
 _STAMPS = (
     # dmesg -x: facility and level
     re.compile(r"^(?:kern|user|daemon|syslog|auth)\s*:(?:emerg|alert|crit|err|warn|notice|info|debug)\s*: "),
@@ -161,7 +162,8 @@ def _messages(lines: list[Line], problems: Problems) -> list[_Message]:
 def _event(message: _Message) -> dict[str, Any] | None:
     # As few lines as say it: how many more belong to the message is not always in the text.
     for count in range(1, len(message.parts) + 1):
-        text = " ".join(message.parts[:count])
+        # The kernel's own lines end at 1 KiB; a longer one is something else and would only cost time.
+        text = " ".join(message.parts[:count])[:_LIMIT]
         for kind, severity, pattern, reader in _EVENTS:
             match = pattern.search(text)
             if match:

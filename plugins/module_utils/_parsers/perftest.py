@@ -116,7 +116,7 @@ def parse(text: str, report_gbits: bool | None = None) -> Parsed:
     problems = Problems()
     plain = decoded(text)
     if isinstance(plain, str):
-        start = re.search(r"(\{?)\s*\"?test_info\"?\s*:\s*\{", plain)
+        start = re.search(r"(\{?)\s{0,40}\"?test_info\"?\s*:\s*\{", plain)
         if start:
             document = plain[start.start() :]
             return _parse_json(document if start.group(1) else "{" + document, report_gbits, problems)
