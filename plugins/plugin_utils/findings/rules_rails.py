@@ -177,13 +177,8 @@ def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
         return
     by_name: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
     for host in rack.hosts:
-        for netdev, data in host.section("netdevs").items():
-            mtu = mapping(data).get("mtu")
-            if (
-                isinstance(mtu, int)
-                and not _LOCAL.match(netdev)
-                and mapping(data).get("kind") not in ("veth", "bridge")
-            ):
+        for netdev, mtu in _recorded_mtus(host).items():
+            if not _LOCAL.match(netdev) and host.get("netdevs", netdev, "kind") not in ("veth", "bridge"):
                 by_name[netdev].append((host.name, mtu))
     for netdev, seen in sorted(by_name.items()):
         usual = majority(mtu for _host, mtu in seen) or max(mtu for _host, mtu in seen)
