@@ -67,6 +67,23 @@ OFED_DRIFT = define(
     source="Version checks of ROCm/cvs and imbue-ai/cluster-health",
 )
 
+CHANGED = define(
+    "rack",
+    "RF-RACK-CHANGED",
+    title="The host is not what it was when it was recorded earlier",
+    severity="warn",
+    phase="diagnose",
+    means="Hardware, names or versions differ from an earlier recording of the same rack. What worked then was tried "
+    "on something else.",
+    looks_at="The earlier recording in the bundle (before/): GPUs, RDMA devices by PCI address, port rates, firmware, "
+    "driver, kernel and OFED.",
+    cause="An upgrade, a replaced card, a lost device, or a rename after an update of the operating system.",
+    remedy="Decide for each difference named whether it was meant; undo the others, or run site.yml so that the "
+    "configuration follows.",
+    check="A new recording equals the earlier one in what the message names.",
+    source="DESIGN: before a change the state is recorded",
+)
+
 UNREADABLE = define(
     "rack",
     "RF-FACTS-UNREADABLE",
@@ -163,3 +180,51 @@ def unreadable(host: HostView) -> t.Iterator[Finding]:
             device=source,
             evidence=[f"line {p.get('line')}: {p.get('text')}" for p in problems[:4] if p.get("text")],
         )
+
+
+def _milestones(host: HostView) -> dict[str, str]:
+    """What of a host is compared over time: label → value."""
+    found = {
+        label: str(value)
+        for label, path in (
+            ("driver", ("driver", "loaded", "version")),
+            ("kernel", ("host", "kernel")),
+            ("OFED", ("ofed", "version")),
+        )
+        if (value := host.get(*path))
+    }
+    if host.gpus:
+        found["GPUs"] = str(len(host.gpus))
+    for name, device in host.section("rdma_devices").items():
+        data = mapping(device)
+        place = data.get("pci") or name
+        if data.get("pci"):
+            found[f"name of {place}"] = str(name)
+        if data.get("firmware"):
+            found[f"firmware of {place}"] = str(data["firmware"])
+        for number, port in mapping(data.get("ports")).items():
+            rate = mapping(port).get("rate_gbps")
+            if rate and mapping(port).get("state") == "active":
+                found[f"rate of {place} port {number}"] = (
+                    f"{rate:g} Gb/s" if isinstance(rate, (int, float)) else str(rate)
+                )
+    return found
+
+
+@rack_rule(CHANGED)
+def changed_since(rack: RackView) -> t.Iterator[Finding]:
+    earlier = mapping(mapping(rack.outputs.get("before")).get("facts"))
+    for host in rack.hosts:
+        if host.name not in earlier:
+            continue
+        then, now = _milestones(HostView(host.name, earlier[host.name])), _milestones(host)
+        changes = [(label, then[label], now[label]) for label in then if label in now and then[label] != now[label]]
+        if changes:
+            shown = "; ".join(f"{label} was {old}, is {new}" for label, old, new in changes[:6])
+            more = f"; and {len(changes) - 6} more" if len(changes) > 6 else ""
+            yield CHANGED.on(
+                host,
+                f"{host.name}: {shown}{more}; what was recorded earlier wanted unless the change was meant",
+                device=changes[0][0],
+                evidence=[f"{label}: {old} -> {new}" for label, old, new in changes],
+            )
