@@ -388,5 +388,8 @@ class TestToolsAlone:
         assert (list(qos), qos["*"]["trust"], qos["*"]["pfc"].index(True)) == (["*"], "dscp", 4)
         write(folder, {"rdma_link.txt": "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens9 \n"})
         assert list(gather(BundleSource(str(folder)))["qos"]) == ["ens9"]
+        two = "link mlx5_0/1 state ACTIVE netdev ens9 \nlink mlx5_1/1 state ACTIVE netdev ens8 \n"
+        write(folder, {"rdma_link.txt": two})
+        assert list(gather(BundleSource(str(folder)))["qos"]) == ["*"]
         write(folder, {"mlnx_qos_ens9.txt": text.replace("dscp\n", "pcp\n")})
         assert gather(BundleSource(str(folder)))["qos"]["ens9"]["trust"] == "pcp"
