@@ -155,10 +155,6 @@ class Source:
                 self._outputs[key] = self._run(key, timeout)
             return self._outputs[key]
 
-    def run_all(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> list[Optional[Output]]:
-        """Answers of several commands, in their order; asked at the same time where that is a gain."""
-        return self.map(lambda argv: self.run(argv, timeout), commands)
-
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """`function` over `items`, at the same time where waiting for the host is what takes long."""
         return [function(item) for item in items]

@@ -182,13 +182,13 @@ class TestLive:
         count = tmp_path / "count"
         source = live(tmp_path, commands={"tool": f"echo x >> {count}"})
         source.prefetch([["tool"]])
-        source.run_all([["tool"], ["tool"]])
+        source.map(source.run, [["tool"], ["tool"]])
         source.run(["tool"])
         assert count.read_text() == "x\n"
 
     def test_answers_come_in_the_order_of_the_questions(self, tmp_path: Path) -> None:
         source = live(tmp_path, commands={"tool": "echo $1"})
-        answers = source.run_all([["tool", str(number)] for number in range(12)])
+        answers = source.map(source.run, [["tool", str(number)] for number in range(12)])
         assert [answer.stdout for answer in answers if answer] == [f"{number}\n" for number in range(12)]
 
     def test_a_file_that_may_not_be_read_is_noted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
