@@ -92,7 +92,7 @@ def _read(document: str, value: dict[str, Any], problems: Problems) -> None:
 
 def _elements(document: str, problems: Problems) -> tuple[Element | None, set[Element]]:
     """The root and every element that was closed before the document ended or stopped being XML."""
-    parser = XMLPullParser(events=("start", "end"))
+    parser: Any = XMLPullParser(events=("start", "end"))
     root: Element | None = None
     closed: set[Element] = set()
     reason = ""
