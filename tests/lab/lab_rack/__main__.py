@@ -146,9 +146,16 @@ def cmd_containers(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def cmd_cable(options: argparse.Namespace) -> dict[str, Any]:
-    """Pull a node's cables out of the switch, or plug them in again."""
+    """Pull a node's cables out of the switch, or plug them in again; it holds over the node's next boots."""
     rack = read_rack(options.dir)
-    return {"changed": cables.switch_carrier(rack, options.node, options.nics, up=options.action == "plug")}
+    up = options.action == "plug"
+    changed = cables.switch_carrier(rack, options.node, options.nics, up=up)
+    path = options.dir / "nodes" / options.node / daemon.UNPLUGGED
+    known = set(json.loads(path.read_text())) if path.exists() else set()
+    wanted = known - set(options.nics) if up else known | set(options.nics)
+    if wanted != known:
+        path.write_text(json.dumps(sorted(wanted)) + "\n")
+    return {"changed": changed or wanted != known}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -27,6 +27,7 @@ from . import cables, engine
 
 LOG = logging.getLogger("lab")
 POLL_S = 0.1
+UNPLUGGED = "unplugged"  # beside a node's boot file: interfaces whose cable a fault has pulled
 PLUG_TRIES = 5
 
 
@@ -86,6 +87,9 @@ class Plugger:
         started = time.monotonic()
         try:
             cables.plug(self.rack, index, pid)
+            unplugged = self.directory / "nodes" / name / UNPLUGGED
+            if unplugged.exists():
+                cables.switch_carrier(self.rack, name, json.loads(unplugged.read_text()), up=False)
         except cables.CableError as error:
             LOG.warning("%s: %s", name, error)
             self.settle(name, boot)

@@ -90,7 +90,7 @@ def capabilities() -> list[str]:
 def concessions(engine: str) -> Iterator[dict[str, Any]]:
     """From none to many. The engine's monitor may hold lower limits than this process, hence the ceilings.
 
-    runtime: instead of the engine's own choice; ulimits: instead of its defaults; capabilities: instead of --privileged.
+    runtime: instead of the engine's own; ulimits: instead of its defaults; capabilities: instead of --privileged.
     """
     runtimes = [name for name in ("runc", "crun") if shutil.which(name)] if engine == "podman" else []
     for allowed in ([], capabilities()) if engine == "docker" else ([],):
