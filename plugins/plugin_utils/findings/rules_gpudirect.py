@@ -119,7 +119,7 @@ def gdr_by_node(log: str) -> tuple[dict[str, list[str]], set[str]]:
 def peermem_missing(rack: RackView) -> t.Iterator[Finding]:
     without, _having = gdr_by_node(rack.text("nccl.log") or "")
     having = [host for host in rack.hosts if host.loaded("nvidia_peermem")]
-    nodes = {host.name for host in rack.hosts}
+    reported: set[str] = set()
     for host in rack.hosts:
         if host.loaded("nvidia_peermem") is not False or not host.loaded("nvidia"):
             continue
@@ -132,6 +132,7 @@ def peermem_missing(rack: RackView) -> t.Iterator[Finding]:
         if not (lines or needed or at_boot or len(having) * 2 > len(rack.hosts) - 1 > 0):
             continue
         why = "the plan's GPUDirect path needs it" if path == "nvidia_peermem" else "the rack has it"
+        reported.add(host.name)
         if having:
             why += f", it is loaded on {len(having)} of {len(rack.hosts)} hosts"
         if lines:
@@ -145,14 +146,15 @@ def peermem_missing(rack: RackView) -> t.Iterator[Finding]:
             severity="warn" if dmabuf(host) and not lines else "fail",
         )
     for node, lines in sorted(without.items()):
-        if node in nodes:
-            host = rack.by_name(node)
-            if host is not None and "modules" in host.facts:
-                continue
+        view = rack.by_name(node)
+        if node in reported or (view is not None and any(peermem_symbols(view))):
+            continue
+        # Older NCCL looks for the module under another path than newer: loaded does not prove that it is used.
+        although = " although nvidia_peermem is loaded" if view is not None and view.loaded("nvidia_peermem") else ""
         yield PEERMEM.on(
             node,
-            f"{node}: NCCL sends or receives without GPUDirect RDMA, GDRDMA wanted on every inter-node channel; load "
-            "nvidia_peermem or enable DMA-BUF on this node",
+            f"{node}: NCCL sends or receives without GPUDirect RDMA{although}, GDRDMA wanted on every inter-node "
+            "channel; load nvidia_peermem or enable DMA-BUF on this node",
             device="nvidia_peermem",
             evidence=lines[:4],
         )

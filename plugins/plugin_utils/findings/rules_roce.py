@@ -356,7 +356,8 @@ def roce_lag(rack: RackView) -> t.Iterator[Finding]:
             bond = mapping(netdev.get("bond"))
             if "_bond_" not in port.device and netdev.get("kind") != "bond":
                 continue
-            members = bond.get("members") if isinstance(bond.get("members"), list) else []
+            listed = bond.get("members")
+            members = listed if isinstance(listed, list) else []
             text = host.files.get("/etc/nccl.conf")
             lacking = text is not None and parse(text).get("NCCL_IB_QPS_PER_CONNECTION", "1") == "1"
             slow = bool(perftest and nccl and nccl < 0.75 * perftest)
