@@ -15,7 +15,6 @@ nice mmdebstrap --variant=minbase --format=tar --include="$include" \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/man/*' \
   --customize-hook="sync-in '$here/rootfs' /" \
-  --customize-hook='rm -f "$1/etc/resolv.conf"' \
   --customize-hook='chown -R 0:0 "$1/usr/lib/gpu-fabric-lab" "$1/usr/local/sbin" "$1/etc/systemd/system"' \
   --customize-hook="copy-in '$here/finish.sh' /tmp" \
   --customize-hook='chroot "$1" sh /tmp/finish.sh && rm "$1/tmp/finish.sh"' \
