@@ -308,10 +308,10 @@ def _remove(path: Path, where: Path) -> None:
             path.rmdir()
         except OSError:
             return
+    # Folders that are mounted over the node's own stay, empty or not: a mount keeps the folder that it was made of.
+    mounted = ("sys", "proc", "class", "bus", "devices", "module", "driver")
     parent = path.parent
-    while (
-        parent != where and parent.is_dir() and parent.name not in ("sys", "proc", "class", "bus", "devices", "module")
-    ):
+    while parent != where and parent.is_dir() and parent.name not in mounted:
         try:
             parent.rmdir()
         except OSError:
