@@ -254,9 +254,15 @@ def _older_package(version: str) -> tuple[str, str] | None:
 
 
 def _install_package(package: str) -> bool:
+    """Bring another version of a package, and leave it held if it was."""
+    name = package.rsplit("/", 1)[-1].split("=")[0].split("_")[0]
     command = ["apt-get", "install", "-y", "-q", "--allow-downgrades", "--allow-change-held-packages", package]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", packages.INSIDE_FAULT: "1"}
-    return subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 0
+    held = subprocess.run(["apt-mark", "showhold", name], capture_output=True, text=True, check=False).stdout.split()
+    done = subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 0
+    if held:
+        subprocess.run(["apt-mark", "hold", name], capture_output=True, check=False)
+    return done
 
 
 @fault("stale_fabric_manager", "Fabric Manager is older than the driver")
