@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import cables, content, daemon, engine, hardware, layout, lock, room, seed
+from . import cables, content, daemon, engine, hardware, layout, lock, prune, room, seed
 
 # What a person can act on; anything else is a fault of the program and shows its traceback.
 ERRORS = (
@@ -145,6 +145,11 @@ def cmd_containers(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def cmd_prune(options: argparse.Namespace) -> dict[str, Any]:
+    removed = prune.prune(options.cache, options.engine)
+    return {"changed": bool(removed), "removed": removed}
+
+
 def cmd_cable(options: argparse.Namespace) -> dict[str, Any]:
     """Pull a node's cables out of the switch, or plug them in again; it holds over the node's next boots."""
     rack = read_rack(options.dir)
@@ -214,6 +219,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--engine", required=True)
     one.add_argument("--name", required=True)
     one.set_defaults(call=cmd_containers)
+
+    one = verbs.add_parser("prune", help="forget images and repositories that no rack uses")
+    one.add_argument("--cache", required=True, type=Path)
+    one.add_argument("--engine", required=True)
+    one.set_defaults(call=cmd_prune)
 
     one = verbs.add_parser("cable", help="unplug or plug in")
     one.add_argument("action", choices=("plug", "unplug"))

@@ -140,7 +140,7 @@ def test_rails_are_networks_apart(real_rack):
         cables.plug(described, index, pid)
     inside(first, "ip", "address", "add", "10.1.0.1/24", "dev", "r0")
     inside(second, "ip", "address", "add", "10.1.0.2/24", "dev", "r1")
-    # Linux answers on any interface for any of its addresses, unless told otherwise: then r0 has nobody of that address.
+    # Linux answers on any interface for any of its addresses, unless told otherwise; then nobody answers on r0.
     inside(second, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore")
     inside(first, sys.executable, "-c", SEND.replace("8972", "100"))
     deadline = time.monotonic() + 10

@@ -14,7 +14,7 @@ import sys
 import urllib.request
 
 import pytest
-from lab_rack import content, daemon, hardware, lock, room, seed
+from lab_rack import content, daemon, hardware, lock, prune, room, seed
 from test_cables import rack
 
 
@@ -208,3 +208,26 @@ def test_errors_of_the_command_are_one_line(tmp_path):
     assert done.returncode == 1
     assert done.stderr == "lab_nodes is 99; a lab rack has 1 to 64 nodes.\n"
     assert not (tmp_path / "rack.json").exists()
+
+
+def test_only_what_no_rack_uses_is_forgotten(tmp_path, monkeypatch):
+    for kind in ("images", "repositories"):
+        for name in ("old", "one", "two"):
+            (tmp_path / kind / name).mkdir(parents=True)
+    for directory, name in ((tmp_path, "one"), (tmp_path / "racks/second", "two")):
+        directory.mkdir(parents=True, exist_ok=True)
+        described = {**rack(), "image": f"localhost/railyard-lab:{name}"}
+        (directory / "rack.json").write_text(json.dumps(described))
+        (directory / "www").symlink_to(tmp_path / "repositories" / name / "www")
+    removed_images = []
+
+    def run(argv, env=None, timeout=60):
+        if argv[1] == "rmi":
+            removed_images.append(argv[2])
+        return subprocess.CompletedProcess(argv, 0, "old\none\ntwo\n", "")
+
+    monkeypatch.setattr(prune.engine, "run", run)
+    prune.prune(tmp_path, "podman")
+    for kind in ("images", "repositories"):
+        assert sorted(path.name for path in (tmp_path / kind).iterdir()) == ["one", "two"]
+    assert removed_images == ["localhost/railyard-lab:old"]
