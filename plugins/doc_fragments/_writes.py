@@ -17,8 +17,9 @@ attributes:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
   diff_mode:
     support: full
-    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    description: Will return details on what has changed (or possibly needs changing in C(check_mode)) in diff mode.
   idempotent:
     support: full
-    description: When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
 """
