@@ -17,13 +17,14 @@ def management_interface(machine: Machine, intent: t.Mapping[str, t.Any], addres
     if intent["gpu_fabric_management_interface"]:
         return intent["gpu_fabric_management_interface"], "named in gpu_fabric_management_interface"
     ssh = mapping(machine.facts.get("ssh"))
-    if text(ssh.get("netdev")) and text(ssh.get("netdev")) != "lo":
+    # Without a connection the facts name the default route's interface, which need not be the one that peers reach.
+    if text(ssh.get("netdev")) not in ("", "lo") and ssh.get("basis") != "default_route":
         return text(ssh["netdev"]), "carries this run's SSH connection"
     if address:
         for dev in machine.netdevs.values():
             if any(a.partition("/")[0] == address for a in dev.addresses):
                 return dev.name, f"holds the inventory's address {address}"
-    routes = default_routes(machine)
+    routes = default_routes(machine) or [name for name in (text(ssh.get("netdev")),) if name not in ("", "lo")]
     if routes:
         return routes[0], "carries the default route"
     return "", ""

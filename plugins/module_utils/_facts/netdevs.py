@@ -13,7 +13,8 @@ import json
 import re
 from typing import Any, Optional
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import ip_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import proc_net
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import ip_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import integer, link_name, place, text
 
@@ -161,29 +162,51 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _merge_fallbacks(source: Source, found: dict[str, dict[str, Any]]) -> None:
-    """Addresses without `ip -j`: a recorded `ip -br addr`, else procfs."""
-    output = source.run(("ip", "-br", "addr"), timeout=10)
-    rows = ip_text.parse_brief_addresses(output.stdout) if output is not None and output.rc == 0 else []
-    for row in rows:
-        netdev = found.setdefault(row["ifname"], {})
-        netdev.setdefault("operstate", row["operstate"])
-        netdev["addresses"] = row["addresses"]
-        netdev.setdefault("kind", _kind_by_name(row["ifname"], row.get("peer")))
-    if rows:
+    """Without `ip -j`: `ip` as text, of which a recording may hold any form; else the addresses of procfs."""
+    addressed = False
+    for argv in (("ip", "addr"), ("ip", "-br", "addr"), ("ip", "link"), ("ip", "-br", "link")):
+        output = source.run(argv, timeout=10)
+        if output is None or output.rc != 0:
+            continue
+        rows = ip_output.parse(output.stdout).value["interfaces"]
+        for row in rows:
+            netdev = found.setdefault(row["name"], {})
+            _merge_text(netdev, row)
+            if "addr" in argv:
+                netdev.setdefault("addresses", row["addresses"])
+        addressed = addressed or ("addr" in argv and bool(rows))
+        if addressed and source.live:
+            return
+    if addressed:
         return
     for name, addresses in _from_procfs(source).items():
         found.setdefault(name, {})["addresses"] = addresses
+
+
+def _merge_text(netdev: dict[str, Any], row: dict[str, Any]) -> None:
+    for key in ("mtu", "mac", "operstate", "master"):
+        if key in row:
+            netdev.setdefault(key, row[key])
+    if row.get("flags"):
+        netdev.setdefault("up", "UP" in row["flags"])
+        netdev.setdefault("carrier", "LOWER_UP" in row["flags"])
+    if row.get("link_type") == "infiniband":
+        netdev.setdefault("kind", "ipoib")
+    kind = row.get("kind")
+    netdev.setdefault("kind", _KINDS.get(kind, "other") if kind else _kind_by_name(row["name"], row.get("parent")))
 
 
 def _kind_by_name(name: str, peer: Optional[str]) -> str:
     """Only for recordings that hold a name and nothing else; the names that container engines and udev give."""
     if name == "lo":
         return "loopback"
+    if re.match(r"(flannel|vxlan|tunl|cilium|tailscale|wg)", name):
+        return "other"  # overlay networks and tunnels
     if "." in name and name.rsplit(".", 1)[1].isdecimal():
         return "vlan"
-    if peer is not None or name.startswith("veth"):
+    if peer is not None or re.match(r"(veth|cali|lxc(?!br))", name):
         return "veth"
-    if re.match(r"(docker|virbr|br-|cni|lxdbr|podman)", name):
+    if re.match(r"(docker|virbr|br-|cni|lxdbr|lxcbr|podman)", name):
         return "bridge"
     if name.startswith("bond"):
         return "bond"
@@ -205,7 +228,7 @@ def _from_procfs(source: Source) -> dict[str, list[str]]:
         if match:
             previous = match.group(1)
     found: dict[str, list[str]] = {}
-    for route in ip_text.parse_proc_route(source.read("/proc/net/route") or ""):
+    for route in proc_net.parse_proc_route(source.read("/proc/net/route") or ""):
         if route.get("via") or route["dst"] == "default":
             continue
         network = ipaddress.ip_network(route["dst"])
@@ -227,7 +250,7 @@ def _bond(source: Source, name: str) -> Optional[dict[str, Any]]:
     report = source.read(f"/proc/net/bonding/{name}")
     if mode is None and report is None:
         return None
-    told = ip_text.parse_bonding(report or "")
+    told = proc_net.parse_bonding(report or "")
     found: dict[str, Any] = {**told}
     if mode is not None:
         found["mode"] = mode.split()[0]

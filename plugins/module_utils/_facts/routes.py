@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import ip_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import proc_net
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.netdevs import ip_json
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import ip_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
 
 __all__ = ["COMMANDS", "collect", "ssh"]
@@ -59,9 +60,26 @@ def _routes(source: Source) -> Optional[list[dict[str, Any]]]:
     for words in texts:
         output = source.run(words)
         if output is not None and output.rc == 0:
-            return ip_text.parse_routes(output.stdout)
+            return _routes_of_text(output.stdout)
     text = source.read("/proc/net/route")
-    return ip_text.parse_proc_route(text) if text is not None else None
+    return proc_net.parse_proc_route(text) if text is not None else None
+
+
+def _routes_of_text(text: str) -> list[dict[str, Any]]:
+    keys = ("family", "table", "via", "dev", "src", "metric", "type")
+    return [
+        {"dst": _network(entry["dst"], entry["family"]), **{key: entry[key] for key in keys if key in entry}}
+        for entry in ip_output.parse(text).value["routes"]
+        if entry.get("type") not in _REPEATING and entry["table"] != "local"
+    ]
+
+
+def _rules_of_text(text: str) -> list[dict[str, Any]]:
+    return [
+        {"priority": entry["priority"], "from": entry["from"], "family": 4, "table": entry["table"]}
+        for entry in ip_output.parse(text).value["rules"]
+        if "table" in entry
+    ]
 
 
 def _network(destination: str, family: int) -> str:
@@ -90,7 +108,7 @@ def _rules(source: Source) -> Optional[list[dict[str, Any]]]:
     if answered:
         return found
     output = source.run(("ip", "rule"))
-    return ip_text.parse_rules(output.stdout) if output is not None and output.rc == 0 else None
+    return _rules_of_text(output.stdout) if output is not None and output.rc == 0 else None
 
 
 def ssh(source: Source, netdevs: dict[str, Any], routes: list[dict[str, Any]]) -> Optional[dict[str, Any]]:

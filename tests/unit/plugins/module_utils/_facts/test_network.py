@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import (
-    ip_text,
     netdevs,
     nics,
+    proc_net,
     qos,
     rdma,
     routes,
@@ -161,7 +161,7 @@ class TestRoutes:
         assert found["rules"] == [{"priority": 100, "from": "10.224.0.11", "family": 4, "table": "101"}]
 
     def test_text_forms(self) -> None:
-        assert ip_text.parse_routes(
+        assert routes._routes_of_text(
             "default via 10.0.0.254 dev eno1 proto static metric 50 \n10.1.0.0/24 dev r0 table 101 src 10.1.0.5\n"
             "broadcast 10.1.0.255 dev r0 table local\nfd00::/64 dev r0 metric 256\nnonsense here\n"
         ) == [
@@ -169,7 +169,7 @@ class TestRoutes:
             {"dst": "10.1.0.0/24", "family": 4, "dev": "r0", "table": "101", "src": "10.1.0.5"},
             {"dst": "fd00::/64", "family": 6, "dev": "r0", "metric": 256, "table": "main"},
         ]
-        assert ip_text.parse_rules("0:\tfrom all lookup local\n100:\tfrom 10.1.0.5 lookup 101\n") == [
+        assert routes._rules_of_text("0:\tfrom all lookup local\n100:\tfrom 10.1.0.5 lookup 101\n") == [
             {"priority": 0, "from": "all", "table": "local", "family": 4},
             {"priority": 100, "from": "10.1.0.5", "table": "101", "family": 4},
         ]
@@ -177,13 +177,7 @@ class TestRoutes:
     @settings(max_examples=60, deadline=None)
     @given(st.text(max_size=200))
     def test_any_text(self, text: str) -> None:
-        for parse in (
-            ip_text.parse_routes,
-            ip_text.parse_rules,
-            ip_text.parse_proc_route,
-            ip_text.parse_brief_addresses,
-            ip_text.parse_bonding,
-        ):
+        for parse in (proc_net.parse_proc_route, proc_net.parse_bonding):
             parse(text)
 
 

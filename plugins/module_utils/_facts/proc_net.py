@@ -4,97 +4,17 @@
 
 # PRIVATE: used by this collection only; may change without notice.
 
-"""Text forms of iproute2's answers and of procfs' network tables."""
+"""Procfs' network tables."""
 
 from __future__ import annotations
 
-import ipaddress
-import re
 import socket
 import struct
 from typing import Any
 
-__all__ = ["parse_bonding", "parse_brief_addresses", "parse_proc_route", "parse_routes", "parse_rules"]
+__all__ = ["parse_bonding", "parse_proc_route"]
 
-_STATES = {"UP", "DOWN", "UNKNOWN", "DORMANT", "LOWERLAYERDOWN", "TESTING", "NOTPRESENT"}
-_ROUTE_TYPES = {
-    "unicast",
-    "local",
-    "broadcast",
-    "multicast",
-    "blackhole",
-    "unreachable",
-    "prohibit",
-    "throw",
-    "anycast",
-}
 _RTF_UP = 0x1
-
-
-def parse_brief_addresses(text: str) -> list[dict[str, Any]]:
-    """`ip -br addr`: name, state, addresses."""
-    rows = []
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 2 or fields[1] not in _STATES:
-            continue
-        name, _, peer = fields[0].partition("@")
-        row: dict[str, Any] = {"ifname": name, "operstate": fields[1].lower(), "addresses": []}
-        if peer:
-            row["peer"] = peer
-        for field in fields[2:]:
-            try:
-                ipaddress.ip_interface(field)
-            except ValueError:
-                continue
-            row["addresses"].append(field)
-        rows.append(row)
-    return rows
-
-
-def parse_routes(text: str, family: int = 4) -> list[dict[str, Any]]:
-    """`ip route [show table all]` as text."""
-    found = []
-    for line in text.splitlines():
-        fields = line.split()
-        if fields and fields[0] in _ROUTE_TYPES:
-            if fields[0] != "unicast":
-                continue
-            fields = fields[1:]
-        if not fields:
-            continue
-        if fields[0] != "default":
-            try:
-                network = ipaddress.ip_network(fields[0], strict=False)
-            except ValueError:
-                continue
-            route: dict[str, Any] = {"dst": str(network), "family": network.version}
-        else:
-            route = {"dst": "default", "family": family}
-        for key, value in zip(fields[1:], fields[2:]):
-            if key in ("via", "dev", "table", "src", "metric"):
-                route.setdefault(key, value)
-        if ":" in route.get("via", ""):
-            route["family"] = 6
-        route.setdefault("table", "main")
-        if "metric" in route:
-            if not route["metric"].isdecimal():
-                continue
-            route["metric"] = int(route["metric"])
-        found.append(route)
-    return found
-
-
-def parse_rules(text: str, family: int = 4) -> list[dict[str, Any]]:
-    """`ip rule`: `100:	from 10.0.0.4 lookup 101`."""
-    found = []
-    for line in text.splitlines():
-        match = re.match(r"(\d+):\s+(?:not )?from (\S+)(?:.*?)\s+lookup (\S+)", line)
-        if match:
-            found.append(
-                {"priority": int(match.group(1)), "from": match.group(2), "table": match.group(3), "family": family}
-            )
-    return found
 
 
 def parse_proc_route(text: str) -> list[dict[str, Any]]:
