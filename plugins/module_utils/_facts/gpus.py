@@ -45,13 +45,18 @@ def collect(tools: Tools, pci: dict[str, Any]) -> list[dict[str, Any]]:
                 found[bdf]["numa_node"] = device["numa_node"]
             if device.get("name"):
                 found[bdf]["pci_name"] = device["name"]
+    on_bus = sorted(found, key=pci_sort_key)
     for value in smi(tools):
+        # nvidia-smi lists in the order of the bus: as many answers as there are GPUs are those GPUs.
+        whole = len(value["gpus"]) == len(on_bus) and not any("pci" in gpu for gpu in value["gpus"])
         for position, gpu in enumerate(value["gpus"]):
             known = {key: told for key, told in gpu.items() if key not in _VERBOSE}
             # nvidia-smi -q lists in the order of its indices and does not print them.
             known.setdefault("index", position)
             if gpu.get("name_truncated"):
                 known.pop("name", None)
+            if whole:
+                known["pci"] = on_bus[position]
             entry = _entry(found, unplaced, known)
             for key, told in known.items():
                 entry.setdefault(key, told)

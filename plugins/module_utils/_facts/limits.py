@@ -43,7 +43,7 @@ def collect(source: Source) -> dict[str, Any]:
     if not source.live:
         known = {str(entry.get("pid")) for entry in running.values()}
         recorded = {
-            pid: parse_process_limits(source.read(f"/proc/{pid}/limits") or "")
+            pid: _process(source, pid)
             for pid in source.listdir("/proc")
             if pid.isdecimal() and pid != "1" and pid not in known
         }
@@ -56,6 +56,12 @@ def collect(source: Source) -> dict[str, Any]:
     if defaults:
         found["systemd_default"] = defaults
     return found
+
+
+def _process(source: Source, pid: str) -> dict[str, Any]:
+    found = parse_process_limits(source.read(f"/proc/{pid}/limits") or "")
+    name = (source.read(f"/proc/{pid}/comm") or (source.read(f"/proc/{pid}/cmdline") or "").partition("\0")[0]).strip()
+    return {**found, "name": name.rpartition("/")[2]} if found and name else found
 
 
 def _raisable(status: str) -> Optional[bool]:

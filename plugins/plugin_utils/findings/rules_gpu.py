@@ -164,27 +164,32 @@ def no_gpu(host: HostView) -> t.Iterator[Finding]:
     )
 
 
+def _answers(gpu: dict[str, t.Any]) -> bool:
+    return "index" in gpu or "uuid" in gpu
+
+
 def _seen_by_driver(host: HostView) -> bool:
-    return any("index" in gpu or "uuid" in gpu for gpu in host.gpus)
+    return any(_answers(gpu) for gpu in host.gpus)
 
 
 @host_rule(GPU_MISSING)
 def gpu_missing(host: HostView) -> t.Iterator[Finding]:
     gpus = [gpu for gpu in host.gpus if gpu.get("pci")]
-    if not _seen_by_driver(host):
-        return
-    missing = [gpu["pci"] for gpu in gpus if "index" not in gpu and "uuid" not in gpu]
-    if not missing:
+    missing = [gpu["pci"] for gpu in gpus if not _answers(gpu)]
+    # A list without addresses (nvidia-smi -L) says how many there are and not which.
+    unplaced = [gpu for gpu in host.gpus if _answers(gpu) and not gpu.get("pci")]
+    if not _seen_by_driver(host) or len(missing) <= len(unplaced):
         return
     names = ", ".join(short_bdf(pci) for pci in missing)
-    seen = len(gpus) - len(missing)
-    evidence = [f"PCI: {', '.join(short_bdf(gpu['pci']) for gpu in gpus)}", f"nvidia-smi lacks: {names}"]
+    lacks = f"{len(missing) - len(unplaced)} of {names}" if unplaced else names
+    seen = len(gpus) - len(missing) + len(unplaced)
+    evidence = [f"PCI: {', '.join(short_bdf(gpu['pci']) for gpu in gpus)}", f"nvidia-smi lacks: {lacks}"]
     for pci in missing:
         evidence += lines_about(host, pci)[:4]
     yield GPU_MISSING.on(
         host,
-        f"{host.name}: nvidia-smi gives {seen} GPUs, PCI has {len(gpus)}; missing: {names}",
-        device=", ".join(missing),
+        f"{host.name}: nvidia-smi gives {seen} GPUs, PCI has {len(gpus)}; missing: {lacks}",
+        device="GPU" if unplaced else ", ".join(missing),
         evidence=evidence,
     )
 
@@ -292,7 +297,7 @@ def fell_off_the_bus(host: HostView) -> t.Iterator[Finding]:
         found = _bus(xid["pci"]) if xid else next((m[0] for m in map(_ADDRESS.search, reversed(block)) if m), "GPU")
         found = found.lower() if found.count(":") != 1 else f"0000:{found.lower()}"
         lost.setdefault(found, []).extend(part.strip() for part in block)
-    answering = {gpu.get("pci") for gpu in host.gpus if "index" in gpu or "uuid" in gpu}
+    answering = {gpu.get("pci") for gpu in host.gpus if _answers(gpu)}
     for pci, block in lost.items():
         if pci in answering:
             continue  # the log is history: it has come back since

@@ -74,6 +74,9 @@ _OWN = frozenset(
 _OUTSIDE_KERNEL_TREE = re.compile(r"/(updates|extra|weak-updates|dkms)/")
 _STACK = re.compile(r"^(nvidia|mlnx|ofed|kernel-mft|iser|isert|srp|knem|xpmem|gdrdrv|gdrcopy|mft)", re.IGNORECASE)
 
+# Without these there is no GPU at all; others have an inbox counterpart or serve a part.
+_CARRY = frozenset({"nvidia", "nvidia-open", "nvidia-srv"})
+
 
 @host_rule(KERNEL_MOVED)
 def kernel_moved(host: HostView) -> t.Iterator[Finding]:
@@ -103,7 +106,7 @@ def kernel_moved(host: HostView) -> t.Iterator[Finding]:
             f"dkms: {row.get('module')}/{row.get('version')}, {row.get('kernel')}: {row.get('status')}"
             for row in _builds(host)
         ],
-        remedy=f"Install the headers of {kernel} and rebuild OFED's modules for it (dkms autoinstall -k {kernel}), "
+        remedy=f"Install {headers(kernel)} and rebuild OFED's modules for it (dkms autoinstall -k {kernel}), "
         "then reboot the drained node and hold the kernel.",
     )
 
@@ -126,14 +129,27 @@ def dkms_not_built(host: HostView) -> t.Iterator[Finding]:
         done = {str(row.get("kernel")) for row in rows if str(row.get("status", "")).startswith("installed")}
         if not kernel or kernel in done or (moved and rows[0] in _builds(host)):
             continue
+        # A module that runs was built for this kernel in another way; one that does not is missing now.
+        absent = host.loaded(module) is False and not module.startswith(("mft", "kernel-mft"))
         states = ", ".join(f"{row.get('kernel', 'no kernel')}: {row.get('status')}" for row in rows)
         yield DKMS_MISSING.on(
             host,
             f"{host.name}: DKMS module {module} is not installed for the running kernel {kernel} ({states}); installed "
             "wanted",
             device=module,
-            evidence=[f"{module}/{row.get('version')}, {row.get('kernel')}: {row.get('status')}" for row in rows],
+            evidence=[
+                *(f"{module}/{row.get('version')}, {row.get('kernel')}: {row.get('status')}" for row in rows),
+                *(host.recorded(f"modprobe_{module}") or "").splitlines()[:2],
+            ],
+            remedy=f"Install {headers(kernel)}, run dkms autoinstall -k {kernel} and load {module}; read "
+            f"/var/lib/dkms/{module}/{rows[0].get('version')}/build/make.log when the build fails.",
+            severity="fail" if absent and module in _CARRY else None,
         )
+
+
+def headers(kernel: str) -> str:
+    """The package with the headers of a kernel, by the way its distribution names kernels."""
+    return f"kernel-devel-{kernel}" if re.search(r"\.(el|fc|amzn)\d", kernel) else f"linux-headers-{kernel}"
 
 
 def rdma_mounts(host: HostView) -> list[str]:

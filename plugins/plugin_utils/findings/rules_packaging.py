@@ -311,14 +311,20 @@ def not_available(host: HostView) -> t.Iterator[Finding]:
                 device=package,
                 evidence=[line for line in text.splitlines() if line.strip()][:4] or [f"{package}: no answer"],
             )
-        elif wanted and "fabric" in package and wanted not in [upstream(version) for version in versions]:
+        elif wanted and "fabric" in package and not _offered(wanted, versions or [str(candidate)]):
+            there = dict.fromkeys(upstream(version) for version in versions or [str(candidate)])
             yield NOT_AVAILABLE.on(
                 host,
-                f"{host.name}: {package} is there as {', '.join(versions) or candidate}, {wanted} wanted: exactly the "
-                f"driver's version{hint}",
+                f"{host.name}: {package} is there as {', '.join(there)}, {wanted} wanted: exactly the driver's "
+                f"version{hint}",
                 device=package,
                 evidence=[line for line in text.splitlines() if line.strip()][:6],
             )
+
+
+def _offered(wanted: str, versions: list[str]) -> bool:
+    """Whether a source has the version that is asked for, or one of the branch that is."""
+    return any(plain == wanted or plain.startswith(f"{wanted}.") for plain in map(upstream, versions))
 
 
 _LOCKED = re.compile(r"Could not get lock (?P<lock>\S+?)\.? .*held by process (?P<pid>\d+) \((?P<command>[^)]*)\)")

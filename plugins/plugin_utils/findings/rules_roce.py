@@ -299,20 +299,27 @@ def address_without_gid(host: HostView) -> t.Iterator[Finding]:
         )
 
 
+def _ethernet_rails(host: HostView) -> list[tuple[str, str]]:
+    """(interface, RDMA device) of the Ethernet rails; a recording that lists no RDMA device: all physical "
+    "interfaces."""
+    ports = host.rail_ports or [port for port in host.ports if port.role in (None, "compute")]
+    if ports or "rdma_devices" in host.facts or not host.recorded_only:
+        return [(p.netdev, p.device) for p in ports if p.netdev and p.data.get("link_layer") != "InfiniBand"]
+    physical = [n for n, data in host.section("netdevs").items() if mapping(data).get("kind") == "physical"]
+    return [(str(netdev), "no RDMA device recorded") for netdev in physical]
+
+
 @host_rule(SAME_SUBNET)
 def rails_in_one_subnet(host: HostView) -> t.Iterator[Finding]:
-    ports = host.rail_ports or [port for port in host.ports if port.role in (None, "compute")]
     groups: dict[str, list[tuple[str, str, str]]] = collections.defaultdict(list)
-    for port in ports:
-        if port.data.get("link_layer") == "InfiniBand" or not port.netdev:
-            continue
-        for address in host.get("netdevs", port.netdev, "addresses") or ():
+    for netdev, device in _ethernet_rails(host):
+        for address in host.get("netdevs", netdev, "addresses") or ():
             try:
                 interface = ipaddress.ip_interface(address)
             except ValueError:
                 continue
             if interface.version == 4 and interface.network.prefixlen < 31:
-                groups[str(interface.network)].append((port.netdev, port.device, str(interface.ip)))
+                groups[str(interface.network)].append((netdev, device, str(interface.ip)))
     rules = [str(row.get("from", "")).partition("/")[0] for row in dicts(host.get("rules"))]
     for network, members in groups.items():
         netdevs = list(dict.fromkeys(member[0] for member in members))
@@ -337,6 +344,9 @@ def _arp(host: HostView, netdev: str, rules: list[str], ip: str) -> list[str]:
         known = [int(value) for value in values if str(value).isdigit()]
         if not known or max(known) < 1:
             lacking.append(key)
+    filters = [host.get("sysctl", f"net.ipv4.conf.{scope}.rp_filter") for scope in (netdev, "all")]
+    if max((int(value) for value in filters if str(value).isdigit()), default=0) == 1:
+        lacking.append("rp_filter 2 (it is 1)")
     if "rules" in host.facts and ip not in rules:
         lacking.append("a rule from its address")
     return lacking

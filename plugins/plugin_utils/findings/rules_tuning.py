@@ -243,7 +243,8 @@ def small_memlock(host: HostView) -> t.Iterator[Finding]:
     for pid, data in sorted(host.section("limits", "processes").items()):
         seen = _soft(mapping(data).get("memlock"))
         if pid not in named and pid != "1" and isinstance(seen, int) and seen < _ENOUGH:
-            yield _memlock(host, f"process {pid}", pid, seen)
+            name = mapping(data).get("name")
+            yield _memlock(host, f"process {pid} ({name})" if name else f"process {pid}", pid, seen)
 
 
 def _soft(value: t.Any) -> t.Any:
