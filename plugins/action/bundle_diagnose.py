@@ -31,6 +31,7 @@ display = Display()
 # An earlier recording of the same rack; it is compared, not diagnosed.
 EARLIER = "before"
 TEXT_LIMIT = 4 * 1024 * 1024
+TEXTS = frozenset({".log", ".txt", ".json", ".csv", ".xml", ".ini", ".yml", ".yaml"})
 PHASES = ("preflight", "configure", "verify", "diagnose")
 
 
@@ -79,7 +80,7 @@ def rack_outputs(bundle: Path) -> dict[str, t.Any]:
     """What was recorded for the rack as a whole: texts by file name, variables, inventory, plays."""
     outputs: dict[str, t.Any] = {}
     for entry in sorted(bundle.iterdir()):
-        text = read_text(entry)
+        text = read_text(entry) if entry.suffix in TEXTS else None
         if text is not None:
             outputs[entry.name] = text
     variables = read_yaml(bundle / "vars.yml")
