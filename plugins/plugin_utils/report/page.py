@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from pathlib import Path
 
@@ -17,17 +18,23 @@ Json = dict[str, t.Any]
 SEVERITIES = ("fail", "warn", "info")
 
 
-def render_html(report: t.Mapping[str, t.Any]) -> str:
-    """Return the page of a report as :func:`build` makes it."""
+@functools.cache
+def template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
-        undefined=jinja2.StrictUndefined,
+        # Data is sparse by nature (a bundle may hold two files): what is not known is printed as nothing.
+        undefined=jinja2.ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(amount=amount, level=level)
-    return environment.get_template("page.html.j2").render(
+    return environment.get_template("page.html.j2")
+
+
+def render_html(report: t.Mapping[str, t.Any]) -> str:
+    """Return the page of a report as :func:`build` makes it."""
+    return template().render(
         report=report,
         rails=rail_numbers(report),
         cells=bandwidth_cells(report),
@@ -39,7 +46,7 @@ def render_html(report: t.Mapping[str, t.Any]) -> str:
 
 def amount(value: t.Any) -> str:
     """Return a measured value without digits that mean nothing."""
-    if value is None:
+    if value is None or isinstance(value, jinja2.Undefined):
         return "\u2013"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 

@@ -59,6 +59,9 @@ def above(node: Json, pci: str) -> str:
 def devices(facts: Json, plan: Json) -> t.Iterator[Json]:
     rails = {rail.get("pci"): rail for rail in plan.get("rails") or ()}
     for position, gpu in enumerate(facts.get("gpus") or ()):
+        if not gpu.get("pci"):
+            # A recording may count GPUs without saying where they are.
+            continue
         index = gpu.get("index")
         yield {
             "kind": "gpu",
@@ -68,7 +71,8 @@ def devices(facts: Json, plan: Json) -> t.Iterator[Json]:
             "gpu": position if index is None else index,
         }
     for switch in facts.get("nvswitches") or ():
-        yield {"kind": "nvswitch", "pci": switch["pci"], "label": "NVSwitch", "sub": ""}
+        if switch.get("pci"):
+            yield {"kind": "nvswitch", "pci": switch["pci"], "label": "NVSwitch", "sub": ""}
     seen = set()
     for device in plan.get("devices") or ():
         # One card function may have several RDMA devices; a function is drawn once.

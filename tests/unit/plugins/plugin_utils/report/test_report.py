@@ -184,3 +184,13 @@ def test_junit_counts_what_the_report_counts() -> None:
 def test_hosts_are_in_natural_order() -> None:
     built = report.build({f"gpu-{n}": {} for n in (10, 9, 1)}, {}, [])
     assert list(built["hosts"]) == ["gpu-1", "gpu-9", "gpu-10"]
+
+
+def test_sparse_recording_still_makes_a_report() -> None:
+    """A bundle may hold two files: GPUs without a place, a plan without a rack."""
+    facts = {"gpus": [{"name": "NVIDIA H100"}, {}], "nvswitches": [{}], "rdma_devices": {"mlx5_0": {}}}
+    plan = {"rack": {}, "hosts": {"gpu-01": {"devices": [{"name": "mlx5_0"}], "rails": [], "confidence": "low"}}}
+    built = report.build({"gpu-01": facts}, plan, [finding(evidence=None, host=None, device=None)])
+    assert built["hosts"]["gpu-01"]["gpus"]["count"] == 2
+    assert "mlx5_0" in report.render_html(built)
+    ET.fromstring(report.render_junit(built).encode())
