@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Makes `tests/unit/support` importable: `from sysfs_trees import …`, `from hosts import …`; no test goes by the clock."""
+"""Makes `tests/unit/support` importable: `from sysfs_trees import …`; no test goes by the clock."""
 
 from __future__ import annotations
 
