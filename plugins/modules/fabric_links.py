@@ -16,6 +16,10 @@ description:
     manager brings them up that way at boot. Nothing is restarted and no link is taken down.
   - Only what is wanted is added, and only what an earlier run brought is taken away; addresses, routes and rules of
     others stay.
+  - An interface marked C(management) is changed under a roll-back timer. The first call arms the timer, answers, and
+    only then is the running interface changed, with no file written. A second call with O(confirm=true), over a
+    connection made anew, stops the timer and does the rest. Without it the host takes the change back by itself after
+    O(rollback_s) seconds, and so does a reboot.
   - What was there before the first change is saved in C(/var/lib/gpu_fabric/links.json); O(state=absent) restores it.
   - Everything is read back from the kernel at the end; what the kernel did not take fails the task.
 extends_documentation_fragment:
@@ -42,6 +46,13 @@ options:
       rail:
         description: Number of the rail it serves, for messages.
         type: int
+      management:
+        description:
+          - The host is managed through the interface.
+          - O(links[].addresses) are then all the addresses that it shall have.
+          - It may be one of O(protected).
+        type: bool
+        default: false
       mtu:
         description: MTU in bytes; left as it is where not given.
         type: int
@@ -98,10 +109,20 @@ options:
   protected:
     description:
       - Interfaces that must not be touched, above all the one that carries the connection of this run.
-      - A link of that name is refused before anything is changed.
+      - A link of that name is refused before anything is changed, unless it is marked as C(management).
     type: list
     elements: str
     default: []
+  rollback_s:
+    description:
+      - Seconds after which the host takes back a change of the management interface that was not confirmed.
+      - With V(0), such a change is refused.
+    type: int
+    default: 0
+  confirm:
+    description: Keep the change of the management interface that an earlier call began. Fails where it was taken back.
+    type: bool
+    default: false
   state:
     description: V(absent) takes away what the module brought and restores what it found.
     type: str
@@ -142,6 +163,21 @@ commands:
   returned: success
   type: list
   elements: str
+pending:
+  description: The change of the management interface that the host is about to make and will take back.
+  returned: when one has to be confirmed
+  type: dict
+  contains:
+    netdev:
+      description: The interface.
+      type: str
+    addresses:
+      description: The addresses that it gets, without their prefix lengths.
+      type: list
+      elements: str
+    rollback_s:
+      description: Seconds from the change until it is taken back.
+      type: int
 links:
   description: The running state of every listed interface after the task, or as it would be in check mode.
   returned: success
@@ -151,6 +187,7 @@ links:
 import os
 import shlex
 import typing as t
+from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -167,10 +204,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta i
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
     Link,
     LinkError,
+    Route,
     wanted_link,
     wanted_links,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES, present_links
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 ARGUMENT_SPEC: dict[str, t.Any] = {
@@ -183,6 +222,7 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
             "mac": {"type": "str"},
             "pci": {"type": "str"},
             "rail": {"type": "int"},
+            "management": {"type": "bool", "default": False},
             "mtu": {"type": "int"},
             "addresses": {"type": "list", "elements": "str", "default": []},
             "routes": {
@@ -214,15 +254,19 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
         "default": "auto",
     },
     "protected": {"type": "list", "elements": "str", "default": []},
+    "rollback_s": {"type": "int", "default": 0},
+    "confirm": {"type": "bool", "default": False},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 
 
-def read_present(cli: Cli) -> dict[str, Link]:
+def read_answers(cli: Cli) -> dict[str, str]:
     """Ask the kernel. A host without IPv6 answers the second family with nothing."""
-    return present_links(
-        {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
-    )
+    return {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
+
+
+def read_present(cli: Cli) -> dict[str, Link]:
+    return present_links(read_answers(cli))
 
 
 def read_system(cli: Cli) -> managers.System:
@@ -244,7 +288,7 @@ def refuse(links: list[Link], present: dict[str, Link], protected: list[str]) ->
     errors = []
     for link in links:
         found = present.get(link.netdev)
-        if link.netdev in protected:
+        if link.netdev in protected and not link.management:
             errors.append(
                 f"{link.netdev} carries the connection of this run and must not be a rail;"
                 " name it in gpu_fabric_management_devices"
@@ -267,7 +311,8 @@ class Links:
         self.cli = cli
         self.saved = saved
         self.record = saved.load()
-        self.present = read_present(cli)
+        self.answers = read_answers(cli)
+        self.present = present_links(self.answers)
 
     def ours(self, netdev: str) -> Link | None:
         entry = self.record.get(netdev)
@@ -276,7 +321,7 @@ class Links:
     def released(self) -> list[Link]:
         """Links of an earlier run that are wanted no more, as they were before it."""
         return [
-            Link(netdev=name, mtu=entry["before"].get("mtu"), up=False)
+            before(name, entry)
             for name, entry in self.record.items()
             if name not in self.wanted and name in self.present
         ]
@@ -287,11 +332,19 @@ class Links:
             for link in (*self.released(), *self.wanted.values())
         ]
 
+    def managed(self) -> list[Link]:
+        """Management links that are not what they shall be: their change needs a way back."""
+        return [
+            link
+            for link in (*self.released(), *self.wanted.values())
+            if link.management and missing(link, self.present[link.netdev])
+        ]
+
     def new_record(self) -> dict[str, t.Any]:
         record = {}
         for name, link in self.wanted.items():
-            before = self.record.get(name, {}).get("before") or {"mtu": self.present[name].mtu}
-            record[name] = {"before": before, "set": as_plan(link)}
+            found = self.record.get(name, {}).get("before") or as_found(self.present[name], link.management)
+            record[name] = {"before": found, "set": as_plan(link)}
         return record
 
     def read_back(self) -> dict[str, Link]:
@@ -302,14 +355,33 @@ class Links:
         return present
 
 
+def as_found(link: Link, management: bool) -> dict[str, t.Any]:
+    """Return what a link has before the first change, for the record: of a rail only what is not added but replaced."""
+    if not management:
+        return {"mtu": link.mtu, "up": link.up}
+    # The kernel's own routes come and go with the addresses.
+    routes = frozenset(route for route in link.routes if route.via)
+    return {**as_plan(replace(link, routes=routes)), "up": link.up, "management": True}
+
+
+def before(name: str, entry: t.Mapping[str, t.Any]) -> Link:
+    """Return a link as it was found; what an earlier version did not record stays as it is."""
+    found = entry["before"]
+    if found.get("management"):
+        return wanted_link({"netdev": name, **found})
+    # A link that was up may have been taken down by somebody else meanwhile; only our own raising is undone.
+    return Link(netdev=name, mtu=found.get("mtu"), up=False if found.get("up") is False else None)
+
+
 def as_plan(link: Link) -> dict[str, t.Any]:
     """Return a link in the shape of the plan, for the record."""
     return {
         "mtu": link.mtu,
+        "management": link.management,
         "addresses": sorted(link.addresses),
         "routes": [
             {"dst": route.dst, "via": route.via, "table": route.table, "src": route.src}
-            for route in sorted(link.routes, key=lambda route: route.describe())
+            for route in sorted(link.routes, key=Route.order)
         ],
         "rules": [{"from": rule.source, "table": rule.table, "priority": rule.priority} for rule in sorted(link.rules)],
     }
@@ -332,6 +404,9 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     wanted = wanted_links(module.params["links"]) if module.params["state"] == "present" else []
     links = Links(wanted, cli, StateFile("links.json"))
     refuse(wanted, links.present, module.params["protected"])
+    pending = Pending(cli)
+    if module.params["confirm"]:
+        confirm(links, pending)
     # A host without links needs no manager, and none may be installed yet.
     manager = managers.choose(read_system(cli), module.params["manager"]) if wanted or links.record else None
 
@@ -344,6 +419,15 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]
     for path in stale:
         changes.compare(path, read_text(path), None)
+    managed = [] if module.params["confirm"] else links.managed()
+    if managed and module.params["rollback_s"] <= 0:
+        names = ", ".join(link.netdev for link in managed)
+        raise LinkError(
+            f"No link was changed: the host is managed through {names}, and a mistake would cut it off;"
+            " give rollback_s (rdma_rollback_s), so that the host takes the change back unless it is confirmed"
+        )
+    if managed and not module.check_mode:
+        return begin(links, managed, manager, pending, module.params["rollback_s"])
     commands = [command for item in deltas for command in item.commands]
     if manager and (written or stale):
         commands += [command for command in manager.reload if cli.which(command[0])]
@@ -364,6 +448,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             cli.run(command)
         present = links.read_back() if changes else links.present
         links.saved.save(links.new_record())
+        if module.params["confirm"]:
+            pending.disarm()
     else:
         present = links.present
     state = {name: present[name].describe() for name in links.wanted}
@@ -371,13 +457,60 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         for item in deltas:
             state.get(item.netdev, {}).update(item.after)
     return {
-        "changed": len(changes) > 0,
+        # A confirmation keeps what would else be gone.
+        "changed": len(changes) > 0 or module.params["confirm"],
         "diff": changes.diff(),
         "manager": manager.name if manager else None,
         "changed_links": [item.netdev for item in deltas if item.before != item.after],
         "commands": [shlex.join(command) for command in commands],
         "links": state,
     }
+
+
+def begin(
+    links: Links, managed: list[Link], manager: managers.Manager | None, pending: Pending, rollback_s: int
+) -> dict[str, t.Any]:
+    """Have the host change its management interface after this module's answer, and take it back unless confirmed."""
+    if len(managed) > 1:
+        raise LinkError(f"No link was changed: {' and '.join(link.netdev for link in managed)} both manage the host")
+    link = managed[0]
+    item = delta(link, links.present[link.netdev], links.ours(link.netdev))
+    changes = ChangeSet()
+    changes.compare(f"interface {link.netdev}", item.before, item.after)
+    path = manager.renderer.path(link) if manager else ""
+    restore = restore_commands(link.netdev, links.answers)
+    pending.arm(
+        {"netdev": link.netdev, **as_plan(link)},
+        item.commands,
+        [*(manager.reload if manager else []), *restore],
+        {path: read_text(path)} if path else {},
+        rollback_s,
+    )
+    return {
+        "changed": True,
+        "diff": changes.diff(),
+        "manager": manager.name if manager else None,
+        "changed_links": [link.netdev],
+        "commands": [shlex.join(command) for command in item.commands],
+        "links": {link.netdev: links.present[link.netdev].describe()},
+        "pending": {
+            "netdev": link.netdev,
+            "addresses": sorted(address.split("/")[0] for address in link.addresses),
+            "rollback_s": rollback_s,
+        },
+    }
+
+
+def confirm(links: Links, pending: Pending) -> None:
+    """Stop the clock, where the interface is as the first call wanted it."""
+    waiting = pending.load()
+    if waiting is None and not pending.rolled_back():
+        raise LinkError("There is no change of the management interface to confirm; run without confirm first")
+    pending.hold()
+    link = wanted_link(waiting["wanted"]) if waiting else None
+    lacks = missing(link, links.present[link.netdev]) if link and link.netdev in links.present else ["it is gone"]
+    if lacks:
+        raise LinkError(f"{link.netdev if link else ''}: the host did not make the whole change: {'; '.join(lacks)}")
 
 
 def is_enabled(cli: Cli, unit: str) -> bool:

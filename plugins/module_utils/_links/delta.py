@@ -47,7 +47,8 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     """Return what makes ``present`` as ``wanted``.
 
     Only what is wanted is added; only what ``ours`` (the link of the previous run) brought and
-    ``wanted`` no longer names is removed. Addresses, routes and rules of others stay.
+    ``wanted`` no longer names is removed. Addresses, routes and rules of others stay; a management
+    interface alone keeps no address but the wanted ones.
     """
     ours = ours or Link(netdev=wanted.netdev)
     name = wanted.netdev
@@ -55,23 +56,23 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     # Rules go first and come last: a rule that points at an empty table would cut traffic.
     gone_rules = (ours.rules - wanted.rules) & present.rules
     gone_routes = (ours.routes - wanted.routes) & present.routes
-    gone_addresses = (ours.addresses - wanted.addresses) & present.addresses
+    gone_addresses = (present.addresses if wanted.management else ours.addresses & present.addresses) - wanted.addresses
     commands += [rule_command("del", rule) for rule in sorted(gone_rules)]
-    commands += [route_command("del", route, name) for route in sorted(gone_routes)]
+    commands += [route_command("del", route, name) for route in sorted(gone_routes, key=Route.order)]
     commands += [["ip", "address", "del", address, "dev", name] for address in sorted(gone_addresses)]
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         commands.append(["ip", "link", "set", "dev", name, "mtu", str(wanted.mtu)])
-    if wanted.up and not present.up:
-        commands.append(["ip", "link", "set", "dev", name, "up"])
+    if wanted.up is not None and wanted.up != present.up:
+        commands.append(["ip", "link", "set", "dev", name, "up" if wanted.up else "down"])
     new_addresses = wanted.addresses - present.addresses
-    for address in sorted(new_addresses):
+    # With a first address the kernel takes the others of its network, and with an address its routes.
+    shaken = wanted.management and bool(gone_addresses)
+    for address in sorted(wanted.addresses if shaken else new_addresses):
         # Duplicate address detection would leave an IPv6 address unusable for a second.
-        commands.append(["ip", "address", "add", address, "dev", name, *(["nodad"] if ":" in address else [])])
-    # Taking a link down or an address away removes routes, so look at what is left, not at what was.
-    new_routes = wanted.routes - present.routes
-    commands += [
-        route_command("replace", route, name) for route in sorted(new_routes, key=lambda item: (item.via or "", item))
-    ]
+        nodad = ["nodad"] if ":" in address else []
+        commands.append(["ip", "address", "replace" if shaken else "add", address, "dev", name, *nodad])
+    new_routes = wanted.routes if shaken else wanted.routes - present.routes
+    commands += [route_command("replace", route, name) for route in sorted(new_routes, key=Route.order)]
     new_rules = wanted.rules - present.rules
     commands += [rule_command("add", rule) for rule in sorted(new_rules)]
 
@@ -79,9 +80,9 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     after = Link(
         netdev=name,
         mtu=present.mtu if wanted.mtu is None else wanted.mtu,
-        up=present.up or wanted.up,
+        up=present.up if wanted.up is None else wanted.up,
         addresses=(present.addresses - gone_addresses) | new_addresses,
-        routes=(present.routes - gone_routes) | new_routes,
+        routes=(present.routes - gone_routes) | wanted.routes,
         rules=(present.rules - gone_rules) | new_rules,
     ).describe()
     changed = [key for key in after if before[key] != after[key]]
@@ -93,12 +94,12 @@ def missing(wanted: Link, present: Link) -> list[str]:
     lacks = []
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}")
-    if wanted.up and not present.up:
-        lacks.append("down, wanted up")
+    if wanted.up is not None and wanted.up != present.up:
+        lacks.append("down, wanted up" if wanted.up else "up, wanted down")
     lacks += [f"no address {address}" for address in sorted(wanted.addresses - present.addresses)]
-    lacks += [
-        f"no route {route.describe()}" for route in sorted(wanted.routes - present.routes, key=lambda r: r.describe())
-    ]
+    if wanted.management:
+        lacks += [f"still has address {address}" for address in sorted(present.addresses - wanted.addresses)]
+    lacks += [f"no route {route.describe()}" for route in sorted(wanted.routes - present.routes, key=Route.order)]
     lacks += [f"no rule {rule.describe()}" for rule in sorted(wanted.rules - present.rules)]
     return lacks
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import route_command, rule_command
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/network/interfaces.d"
 
@@ -37,7 +37,7 @@ def render(link: Link) -> str:
             lines.append(f"    pre-up ip link set dev $IFACE mtu {link.mtu}")
         if position == 0 and address is None:
             lines.append("    up ip link set dev $IFACE up")
-    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+    for route in sorted(link.routes, key=Route.order):
         lines.append(f"    up {' '.join(route_command('replace', route, '$IFACE'))}")
     for rule in sorted(link.rules):
         # `ip rule add` is not idempotent: take away what an earlier ifup left.

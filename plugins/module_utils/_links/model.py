@@ -19,7 +19,7 @@ class LinkError(Failure):
     """A wanted link makes no sense, or the system did not take it."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Route:
     """One route of an interface; ``dst`` is a network in CIDR or ``default``."""
 
@@ -34,6 +34,10 @@ class Route:
             if address:
                 return 6 if ":" in address else 4
         return 4
+
+    def order(self) -> tuple[str, str, int, str]:
+        """Sort key: what is on the link comes before what is reached over it."""
+        return (self.via or "", self.dst, self.table, self.src or "")
 
     def describe(self) -> str:
         text = self.dst
@@ -67,10 +71,12 @@ class Link:
     netdev: str
     mac: str | None = None
     mtu: int | None = None
-    up: bool = True
+    up: bool | None = True
     addresses: frozenset[str] = field(default_factory=frozenset)
     routes: frozenset[Route] = field(default_factory=frozenset)
     rules: frozenset[Rule] = field(default_factory=frozenset)
+    # The host is managed through it: its addresses are all that it shall have, and every change needs a way back.
+    management: bool = False
 
     def describe(self) -> dict[str, t.Any]:
         """Return the link as a module's ``diff`` shows it."""
@@ -114,6 +120,8 @@ def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
         mtu = int(mtu)
         if not 68 <= mtu <= 65535:
             raise LinkError(f"{netdev}: MTU {mtu} is outside 68 to 65535 bytes")
+    if raw.get("management") and not raw.get("addresses"):
+        raise LinkError(f"{netdev}: a management interface without addresses would cut the host off; give all it has")
     routes = frozenset(
         Route(
             dst="default" if entry["dst"] == "default" else host_or_network(entry["dst"], f"{netdev}: route"),
@@ -138,6 +146,7 @@ def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
         addresses=frozenset(interface_address(text, netdev) for text in raw.get("addresses") or ()),
         routes=routes,
         rules=rules,
+        management=bool(raw.get("management")),
     )
 
 

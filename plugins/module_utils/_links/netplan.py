@@ -11,7 +11,7 @@ netplan merges lists of one interface over files by key only, so everything of a
 
 from __future__ import annotations
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/netplan"
 
@@ -31,7 +31,7 @@ def render(link: Link) -> str:
         lines += [f'        - "{address}"' for address in sorted(link.addresses)]
     if link.routes:
         lines.append("      routes:")
-    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+    for route in sorted(link.routes, key=Route.order):
         any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
         lines.append(f'        - to: "{any_destination if route.dst == "default" else route.dst}"')
         lines.append(f'          via: "{route.via}"' if route.via else "          scope: link")

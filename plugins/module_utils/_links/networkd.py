@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/systemd/network"
 
@@ -27,7 +27,7 @@ def render(link: Link) -> str:
     lines += [f"Address={address}" for address in sorted(link.addresses)]
     # A router on a rail must not become the node's default route.
     lines += ["IPv6AcceptRA=no", "ConfigureWithoutCarrier=yes"]
-    for route in sorted(link.routes, key=lambda item: (item.via or "", item)):
+    for route in sorted(link.routes, key=Route.order):
         any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
         lines += ["", "[Route]", f"Destination={any_destination if route.dst == 'default' else route.dst}"]
         lines += [f"Gateway={route.via}"] if route.via else ["Scope=link"] if route.family == 4 else []

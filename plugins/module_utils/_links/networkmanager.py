@@ -28,7 +28,7 @@ def path(link: Link) -> str:
 def section(link: Link, family: int) -> list[str]:
     name = "ipv6" if family == 6 else "ipv4"
     addresses = [address for address in sorted(link.addresses) if (":" in address) == (family == 6)]
-    routes = [route for route in sorted(link.routes, key=lambda r: (r.via or "", r)) if route.family == family]
+    routes = [route for route in sorted(link.routes, key=Route.order) if route.family == family]
     rules = [rule for rule in sorted(link.rules) if rule.family == family]
     lines = ["", f"[{name}]"]
     lines += [f"address{index}={address}" for index, address in enumerate(addresses, 1)]

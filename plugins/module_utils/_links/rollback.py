@@ -1,0 +1,155 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""A change of the interface through which the host is managed, which the host takes back unless it is confirmed.
+
+Two transient timers of systemd do it, so that neither depends on the connection: the first makes the change a moment
+after the module has answered, the second takes it back. Until the confirmation nothing is written to disk, so that a
+reboot takes the change back, too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import sys
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import family_flag
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import load, table_number
+
+APPLY_UNIT = "gpu-fabric-links-apply"
+RESTORE_UNIT = "gpu-fabric-links-rollback"
+DIRECTORY = "/run/gpu_fabric"
+RECORD = f"{DIRECTORY}/links-pending.json"
+DONE = f"{DIRECTORY}/links-rolled-back"
+# The module's answer has to be on its way before the connection may break.
+GRACE_S = 3
+# Runs by itself, whatever happens to the collection's files meanwhile.
+PROGRAM = """\
+import json, os, subprocess, sys
+with open(sys.argv[1], encoding="utf-8") as stream:
+    plan = json.load(stream)
+for path, content in plan["files"].items() if sys.argv[2] == "restore" else ():
+    if content is not None:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(content)
+    elif os.path.exists(path):
+        os.unlink(path)
+failed = [argv for argv in plan[sys.argv[2]] if subprocess.run(argv, check=False).returncode]
+if sys.argv[2] == "restore":
+    with open(sys.argv[3], "w", encoding="utf-8") as stream:
+        json.dump(failed, stream)
+sys.exit(bool(failed))
+"""
+
+
+def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str]]:
+    """Return what makes an interface again as ``answers`` (to present.QUERIES) show it.
+
+    It clears the interface first: what a change left there is not known when it is taken back.
+    """
+    commands: list[list[str]] = []
+    connected = []
+    for entry in load(answers["addresses"], "addresses"):
+        if entry["ifname"] != netdev:
+            continue
+        commands += [
+            ["ip", "link", "set", "dev", netdev, "mtu", str(entry["mtu"])],
+            ["ip", "address", "flush", "dev", netdev, "scope", "global"],
+            ["ip", "link", "set", "dev", netdev, "up" if "UP" in entry.get("flags", ()) else "down"],
+        ]
+        for item in entry.get("addr_info", ()):
+            if item.get("scope") == "link" or "local" not in item:
+                continue
+            address = f"{item['local']}/{item['prefixlen']}"
+            connected.append(str(ipaddress.ip_interface(address).network))
+            options = ["broadcast", item["broadcast"]] if "broadcast" in item else []
+            options += ["nodad"] if ":" in address else []
+            commands.append(["ip", "address", "replace", address, *options, "dev", netdev])
+    for family, query in ((4, "routes4"), (6, "routes6")):
+        found = [entry for entry in load(answers[query], query) if entry.get("dev") == netdev]
+        # Gateways are reached over routes on the link, so these come first.
+        for entry in sorted(found, key=lambda item: "gateway" in item):
+            # The kernel brings its own back with the addresses.
+            if entry.get("protocol") == "kernel" or entry.get("type", "unicast") != "unicast":
+                continue
+            if "gateway" not in entry and entry["dst"] in connected and table_number(entry.get("table")) == 254:
+                continue
+            commands.append(route_command(family, entry))
+    return commands
+
+
+def route_command(family: int, entry: t.Mapping[str, t.Any]) -> list[str]:
+    command = ["ip", family_flag(family), "route", "replace", str(entry["dst"])]
+    for word, key in (
+        ("via", "gateway"), ("dev", "dev"), ("src", "prefsrc"), ("metric", "metric"), ("proto", "protocol"),
+        ("scope", "scope"), ("table", "table"),
+    ):  # fmt: skip
+        if key in entry and not (word == "scope" and family == 6):
+            command += [word, str(entry[key])]
+    return command + (["onlink"] if "onlink" in entry.get("flags", ()) else [])
+
+
+class Pending:
+    """The one change of this host that waits for its confirmation."""
+
+    def __init__(self, cli: Cli) -> None:
+        self._cli = cli
+
+    def load(self) -> dict[str, t.Any] | None:
+        """The change that waits, with what it wants and would restore; None where none does."""
+        text = read_text(RECORD)
+        return json.loads(text) if text and read_text(DONE) is None else None
+
+    def rolled_back(self) -> bool:
+        return read_text(DONE) is not None
+
+    def arm(
+        self,
+        wanted: t.Mapping[str, t.Any],
+        apply: list[list[str]],
+        restore: list[list[str]],
+        files: t.Mapping[str, str | None],
+        rollback_s: int,
+    ) -> None:
+        """Set the way back first, then the change; both happen after this process has ended."""
+        self.disarm()
+        record = {"wanted": wanted, "apply": apply, "restore": restore, "files": files, "rollback_s": rollback_s}
+        write_atomic(RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n", mode=0o600)
+        self._start(RESTORE_UNIT, "restore", rollback_s + GRACE_S)
+        self._start(APPLY_UNIT, "apply", GRACE_S)
+
+    def _start(self, unit: str, part: str, delay_s: int) -> None:
+        self._cli.run(
+            [
+                "systemd-run", "--quiet", "--collect", f"--unit={unit}", f"--on-active={delay_s}",
+                "--timer-property=AccuracySec=100ms", sys.executable, "-c", PROGRAM, RECORD, part, DONE,
+            ]
+        )  # fmt: skip
+
+    def hold(self) -> None:
+        """Stop the clock of the way back. Raises LinkError where it has struck."""
+        self._cli.run(["systemctl", "stop", f"{RESTORE_UNIT}.timer"], check=False)
+        busy = self._cli.run(["systemctl", "is-active", f"{RESTORE_UNIT}.service"], check=False).stdout.strip()
+        if self.rolled_back() or busy in ("active", "activating"):
+            raise LinkError(
+                "The change of the management interface was not confirmed in time, and the host took it back;"
+                " look at the addresses and the gateway that it was given, or allow more time with rdma_rollback_s"
+            )
+
+    def disarm(self) -> None:
+        for unit in (APPLY_UNIT, RESTORE_UNIT):
+            self._cli.run(["systemctl", "stop", f"{unit}.timer"], check=False)
+            self._cli.run(["systemctl", "reset-failed", f"{unit}.service"], check=False)
+        for path in (RECORD, DONE):
+            remove(path)
+
+
+__all__ = ("GRACE_S", "Pending", "restore_commands")

@@ -1,0 +1,229 @@
+"""Two virtual machines: management by SSH on loopback, two rails and two bond members joined by private links."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import accelerator
+from image_cache import CACHE, Image
+
+NAMES = ("vm-01", "vm-02")
+# The links between the machines, in the order of their slots: ens4 and ens5 are rails, ens6 and ens7 a bond's members.
+LINKS = ("rail0", "rail1", "bond0", "bond1")
+CAPTURED = ("rail0", "rail1")
+MEMORY_MIB = 1024
+BOOT_S = 600.0
+
+
+class Refused(Exception):
+    """A command on a machine that did not succeed."""
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for item in held:
+        item.bind(("127.0.0.1", 0))
+    ports = [item.getsockname()[1] for item in held]
+    for item in held:
+        item.close()
+    return ports
+
+
+@dataclass
+class Machine:
+    """One running machine."""
+
+    name: str
+    number: int
+    directory: Path
+    image: Image
+    ssh_port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"192.168.76.{10 + self.number}"
+
+    @property
+    def console(self) -> Path:
+        return self.directory / f"{self.name}.console"
+
+    def capture(self, link: str) -> Path:
+        return self.directory / f"{self.name}-{link}.pcap"
+
+    def start(self, options: list[str], manager: str, ports: dict[str, int]) -> None:
+        overlay = self.directory / f"{self.name}.qcow2"
+        create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(self.image.disk), str(overlay)]
+        subprocess.run(create, check=True)
+        append = (
+            "root=/dev/vda rw console=ttyS0 quiet init=/usr/lib/railyard-vm/init mitigations=off "
+            f"railyard.name={self.name} railyard.address={self.address}/24 railyard.manager={manager}"
+        )
+        command = [
+            "nice", "qemu-system-x86_64", "-name", self.name, "-machine", "pc", *options,
+            "-m", str(MEMORY_MIB), "-smp", "2", "-nodefaults", "-no-user-config", "-display", "none",
+            "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd), "-append", append,
+            "-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe",
+            "-device", "virtio-rng-pci", "-serial", f"file:{self.console}",
+            "-qmp", f"unix:{self.directory}/{self.name}.qmp,server=on,wait=off",
+            # Nothing but the forwarded port leads in, and nothing leads out.
+            "-netdev", f"user,id=management,net=192.168.76.0/24,host=192.168.76.2,restrict=on,"
+                       f"hostfwd=tcp:127.0.0.1:{self.ssh_port}-{self.address}:22",
+            "-device", self._nic("management", 3),
+        ]  # fmt: skip
+        for slot, link in enumerate(LINKS, 4):
+            end = "listen" if self.number == 1 else "connect"
+            command += ["-netdev", f"socket,id={link},{end}=127.0.0.1:{ports[link]}", "-device", self._nic(link, slot)]
+            if link in CAPTURED:
+                command += ["-object", f"filter-dump,id=dump-{link},netdev={link},file={self.capture(link)},maxlen=128"]
+        with (self.directory / f"{self.name}.qemu").open("wb") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        # The other machine connects to this one's ends.
+        self._wait_for_qmp()
+
+    def _nic(self, link: str, slot: int) -> str:
+        return f"virtio-net-pci,netdev={link},id=nic-{link},addr={slot:#x},mac=52:54:00:76:0{self.number}:0{slot}"
+
+    def _wait_for_qmp(self) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if self.process is not None and self.process.poll() is not None:
+                raise Refused(f"{self.name}: qemu ended: {(self.directory / f'{self.name}.qemu').read_text()}")
+            try:
+                self.qmp("query-status")
+                return
+            except OSError:
+                time.sleep(0.2)
+        raise Refused(f"{self.name}: qemu does not answer")
+
+    def qmp(self, command: str, **arguments: Any) -> Any:
+        """One command to the machine's hardware."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(str(self.directory / f"{self.name}.qmp"))
+            stream = connection.makefile("rw", encoding="utf-8")
+            stream.readline()
+            for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                stream.write(json.dumps(request) + "\n")
+                stream.flush()
+                while True:
+                    answer = json.loads(stream.readline())
+                    if "error" in answer:
+                        raise Refused(f"{self.name}: {command}: {answer['error']['desc']}")
+                    if "return" in answer:
+                        break
+        return answer["return"]
+
+    def plug(self, link: str, connected: bool) -> None:
+        """Pull a cable, or put it back."""
+        self.qmp("set_link", name=f"nic-{link}", up=connected)
+
+    def ssh_options(self) -> list[str]:
+        return [
+            "-i", str(self.image.key), "-o", f"UserKnownHostsFile={self.directory}/known_hosts",
+            "-o", "HostKeyAlias=railyard-vm", "-o", "StrictHostKeyChecking=yes", "-o", "GlobalKnownHostsFile=/dev/null",
+            "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=20",
+        ]  # fmt: skip
+
+    def run(
+        self, command: str | list[str], check: bool = True, timeout_s: float = 300, stdin: str | None = None
+    ) -> str:
+        """The standard output of a command on the machine."""
+        text = command if isinstance(command, str) else shlex.join(command)
+        argv = ["ssh", *self.ssh_options(), "-o", "BatchMode=yes", "-p", str(self.ssh_port), "root@127.0.0.1", text]
+        done = subprocess.run(argv, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False)
+        if check and done.returncode:
+            raise Refused(f"{self.name}: {text} exited with {done.returncode}: {done.stderr}{done.stdout}")
+        return done.stdout
+
+    def boot_id(self) -> str:
+        return self.run("cat /proc/sys/kernel/random/boot_id").strip()
+
+    def wait(self, other_than: str = "", limit_s: float = BOOT_S) -> None:
+        """Wait until the machine has booted (anew, where the boot to leave behind is given)."""
+        end = time.monotonic() + limit_s
+        said = ""
+        while time.monotonic() < end:
+            if self.process is not None and self.process.poll() is not None:
+                raise Refused(f"{self.name}: qemu ended: {(self.directory / f'{self.name}.qemu').read_text()}")
+            try:
+                if self.boot_id() != other_than:
+                    state = self.run("systemctl is-system-running --wait", check=False, timeout_s=limit_s).strip()
+                    if state in ("running", "degraded"):
+                        return
+                    said = f"systemd is {state}"
+            except (Refused, subprocess.TimeoutExpired) as exc:
+                said = str(exc)
+            time.sleep(2)
+        tail = self.console.read_text(errors="replace")[-2000:] if self.console.exists() else ""
+        raise Refused(f"{self.name} did not boot within {limit_s:g} s ({said}); its console ends with:\n{tail}")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@dataclass
+class Pair:
+    """Both machines of one run, and the inventory by which Ansible finds them."""
+
+    image: Image
+    # Which network manager each of the two has.
+    managers: tuple[str, str] = ("networkd", "networkd")
+    machines: list[Machine] = field(default_factory=list)
+    directory: Path = CACHE / "run"
+
+    def __enter__(self) -> Pair:
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        (self.directory / "known_hosts").write_text(f"railyard-vm {self.image.host_key}\n")
+        options = accelerator.choose(self.image)
+        ports = free_ports(len(NAMES) + len(LINKS))
+        links = dict(zip(LINKS, ports[len(NAMES) :]))
+        try:
+            for number, (name, manager) in enumerate(zip(NAMES, self.managers), 1):
+                machine = Machine(name, number, self.directory, self.image, ports[number - 1])
+                self.machines.append(machine)
+                machine.start(options, manager, links)
+            self._write_inventory()
+            for machine in self.machines:
+                machine.wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _write_inventory(self) -> None:
+        """What tests/vm/inventory/pair.py tells Ansible."""
+        hosts = {
+            machine.name: {
+                "ansible_host": "127.0.0.1",
+                "ansible_port": machine.ssh_port,
+                "ansible_user": "root",
+                "ansible_python_interpreter": "/usr/bin/python3",
+                "ansible_ssh_common_args": shlex.join([*machine.ssh_options(), "-o", "ControlPath=none"]),
+            }
+            for machine in self.machines
+        }
+        (self.directory / "pair.json").write_text(json.dumps(hosts, indent=2))
+
+    def reboot(self) -> None:
+        before = {machine.name: machine.boot_id() for machine in self.machines}
+        for machine in self.machines:
+            machine.run("systemctl reboot", check=False)
+        for machine in self.machines:
+            machine.wait(other_than=before[machine.name])
+
+    def __exit__(self, *_: object) -> None:
+        for machine in self.machines:
+            machine.stop()
