@@ -35,6 +35,8 @@ class ActionModule(ActionBase):
         )
         task_vars = task_vars or {}
         play = list(task_vars.get("ansible_play_hosts_all") or [task_vars["inventory_hostname"]])
+        # A host that went away during the run still has the facts of its better days: it takes no part any more.
+        live = set(task_vars.get("ansible_play_hosts") or play)
         groups = task_vars.get("groups", {})
         members = list(groups.get(args["group"]) or groups.get("all") or play)
         variables, facts, connection, problems = {}, {}, {}, []
@@ -52,7 +54,7 @@ class ActionModule(ActionBase):
                 if reason:
                     problems.append((host, _no_value(name, reason)))
             found = (hostvars.get("ansible_facts") or {}).get("gpu_fabric")
-            if found:
+            if found and host in live:
                 facts[host] = found
         plan: dict[str, t.Any] = {}
         try:
