@@ -45,6 +45,10 @@ def collect(source: Source, services: dict[str, Any]) -> dict[str, Any]:
     ufw = re.search(r"^ENABLED=(\w+)", source.read("/etc/ufw/ufw.conf") or "", re.MULTILINE)
     if ufw is not None:
         found["ufw"] = {"active": ufw.group(1) == "yes"}
+    elif not source.live:
+        status = source.run(("ufw", "status"))
+        if status is not None and "Status:" in status.stdout:
+            found["ufw"] = {"active": "Status: active" in status.stdout}
     return found
 
 

@@ -180,7 +180,8 @@ def nouveau_loaded(host: HostView) -> t.Iterator[Finding]:
     packages = [
         name for name in host.section("packages") if re.match(r"^(nvidia-(dkms|kernel|driver|open)|kmod-nvidia)", name)
     ]
-    initramfs = [line for line in (host.recorded("lsinitramfs") or "").splitlines() if "nouveau" in line]
+    listed = (host.recorded(name) or "" for name in ("lsinitramfs", "lsinitrd"))
+    initramfs = [line for text in listed for line in text.splitlines() if "nouveau" in line]
     if not (blacklists or packages or initramfs):
         return
     inside = "it is still in the initramfs" if initramfs else "the initramfs may still hold it"

@@ -10,9 +10,15 @@ import ipaddress
 import re
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import nft_ruleset
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import rack_rule
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, RackView, mapping
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
+    HostView,
+    RackView,
+    dicts,
+    mapping,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.rules_nccl import log_lines
 
 BLOCKED = define(
@@ -39,6 +45,9 @@ _CONNECT = re.compile(
     r"(?P<why>No route to host|Connection refused|timed out|Software caused connection abort)",
     re.IGNORECASE,
 )
+
+
+_IPTABLES = re.compile(r"^(-P INPUT DROP|:INPUT DROP|Chain INPUT \(policy DROP)|^-A INPUT .*-j (REJECT|DROP)|^REJECT ")
 
 
 class Attempt(t.NamedTuple):
@@ -88,14 +97,20 @@ def guard(host: HostView | None) -> tuple[str, list[str]]:
     if isinstance(ruleset, str) and re.search(r"hook input[^}]*policy drop|\breject\b", ruleset):
         drops = [line.strip() for line in ruleset.splitlines() if "policy drop" in line or "reject" in line]
         return "nftables", drops[:3]
+    for name in ("iptables_S", "iptables-save", "iptables_L", "iptables_L_n"):
+        lines = (host.recorded(name) or "").splitlines()
+        drops = [line.strip() for line in lines if _IPTABLES.search(line)]
+        if drops:
+            return "iptables", drops[:3]
     return "", []
 
 
 def admits(host: HostView, address: str) -> bool | None:
-    """Whether firewalld lets *address* in on any port; None: not known."""
+    """Whether the host lets *address* in on any port; None: not known."""
     zones = host.section("firewall", "firewalld", "zones")
     if not zones:
-        return None
+        ruleset = host.get("firewall", "nftables", "ruleset")
+        return False if isinstance(ruleset, str) and _closed(ruleset) else None
     default: bool | None = None
     for name, data in zones.items():
         zone = mapping(data)
@@ -109,6 +124,21 @@ def admits(host: HostView, address: str) -> bool | None:
         if zone.get("interfaces"):
             default = bool(default) or is_open
     return default
+
+
+# What such a rule accepts is not all TCP of a peer.
+_NARROW = re.compile(r'\b(ct state|dport|icmp|icmpv6|igmp|fib|ipv6-icmp)\b|\biif(name)? "?lo"?\b')
+
+
+def _closed(ruleset: str) -> bool:
+    """Whether an input chain drops what it does not name, and names single services only."""
+    for table in nft_ruleset.parse(ruleset).value["tables"]:
+        chains = dicts(table.get("chains"))
+        rules = [str(rule) for chain in chains for rule in chain.get("rules") or []]
+        dropping = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
+        if dropping and not any(re.search(r"\baccept\b", rule) and not _NARROW.search(rule) for rule in rules):
+            return True
+    return False
 
 
 @rack_rule(BLOCKED)

@@ -12,7 +12,12 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule, rack_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import lines_with
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, RackView, mapping
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
+    HostView,
+    RackView,
+    mapping,
+    upstream,
+)
 
 PEERMEM = define(
     "gpudirect",
@@ -77,6 +82,23 @@ GDRDRV_MISSING = define(
     cause="The module was not built: headers are missing, or the kernel moved.",
     remedy="Install the headers of the running kernel and run dkms autoinstall, then modprobe gdrdrv.",
     check="ls /dev/gdrdrv.",
+    source="https://github.com/NVIDIA/gdrcopy/issues/331",
+)
+
+
+GDRDRV_STALE = define(
+    "gpudirect",
+    "RF-GDR-GDRDRV-STALE",
+    title="The module gdrdrv is older than its package",
+    severity="warn",
+    phase="verify",
+    means="The file that the running kernel loads gdrdrv from is not the installed package's: an earlier build was "
+    "left, and library and module differ.",
+    looks_at="The version of the module's file (modinfo gdrdrv) against that of the package gdrdrv-dkms or gdrcopy.",
+    cause="The package was upgraded and DKMS did not build it for the running kernel.",
+    remedy="Rebuild gdrdrv for the running kernel (dkms remove the old version, dkms install the new one), then "
+    "modprobe -r gdrdrv and modprobe gdrdrv.",
+    check="modinfo -F version gdrdrv equals the package's version; gdrcopy_sanity passes.",
     source="https://github.com/NVIDIA/gdrcopy/issues/331",
 )
 
@@ -215,3 +237,21 @@ def gdrdrv_missing(host: HostView) -> t.Iterator[Finding]:
             device="gdrdrv",
             evidence=answer.splitlines()[:2],
         )
+
+
+@host_rule(GDRDRV_STALE)
+def gdrdrv_stale(host: HostView) -> t.Iterator[Finding]:
+    module = host.module("gdrdrv")
+    seen = module.get("installed_version") or module.get("version")
+    for name in ("gdrdrv-dkms", "gdrdrv", "gdrcopy-kmod", "gdrcopy"):
+        package = mapping(host.section("packages").get(name))
+        wanted = upstream(str(package.get("version") or ""))
+        if seen and wanted and package.get("status") in (None, "installed"):
+            if not f"{wanted}.".startswith(f"{upstream(str(seen))}."):
+                yield GDRDRV_STALE.on(
+                    host,
+                    f"{host.name}: module gdrdrv has version {seen}, {wanted} wanted (package {name})",
+                    device="gdrdrv",
+                    evidence=[f"modinfo gdrdrv: {module.get('filename') or ''} {seen}", f"{name} {package['version']}"],
+                )
+            return

@@ -123,9 +123,8 @@ def host_identity(rack: RackView) -> t.Iterator[Finding]:
             if isinstance(value, str) and value:
                 groups[value].append(name)
         for value, names in groups.items():
-            if len(names) < 2 or (
-                key == "boot_id" and len({hosts[n].get("machine_id") or n for n in names}) == len(names)
-            ):
+            machines = {hosts[name].get("machine_id") for name in names}
+            if len(names) < 2 or (key == "boot_id" and None not in machines and len(machines) == len(names)):
                 continue
             names.sort(key=natural)
             shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -18,6 +18,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catal
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import rack_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
+    Port,
     RackView,
     majority,
     mapping,
@@ -123,7 +124,10 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
             if isinstance(mtu, int) and port.data.get("link_layer") != "InfiniBand":
                 rails.append(_Rail(host, port.device, str(port.netdev), mtu))
                 planned[host.name] = mapping(port.rail).get("mtu")
+    recorded = any(host.recorded_only for host in rack.hosts)
     usual = majority(rail.value for rail in rails)
+    if usual is None and recorded:
+        usual = max((rail.value for rail in rails), default=None)
     odd: dict[tuple[t.Any, str], list[_Rail]] = collections.defaultdict(list)
     for rail in rails:
         persisted = persisted_mtu(rail.host, rail.netdev)
@@ -133,7 +137,8 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
             continue
         plan = planned[rail.host.name]
         wanted = usual if usual is not None else plan
-        fresh = rail.value == _UNTOUCHED_MTU and not rail.host.configured("rdma")
+        # A recording shows a rack in use: there, what the others have counts against a default as well.
+        fresh = rail.value == _UNTOUCHED_MTU and not rail.host.configured("rdma") and not (recorded and usual)
         if wanted is None or rail.value in (wanted, plan) or fresh:
             continue
         same = sum(1 for other in rails if other.value == wanted) if usual is not None else 0
@@ -156,20 +161,6 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
 _LOCAL = re.compile(r"^(lo|docker|veth|br-|virbr|cni|cilium|lxc|flannel|tunl|kube)")
 
 
-_IP_LINK = re.compile(r"^\d+: (?P<name>[^:@\s]+)(?:@\S+)?: <[^>]*> mtu (?P<mtu>\d+)", re.MULTILINE)
-
-
-def _recorded_mtus(host: HostView) -> dict[str, int]:
-    """Interface → MTU, from the facts or from a recorded `ip link`."""
-    text = host.recorded("ip_link") or host.recorded("ip_addr") or ""
-    found = {match["name"]: int(match["mtu"]) for match in _IP_LINK.finditer(text)}
-    for netdev, data in host.section("netdevs").items():
-        mtu = mapping(data).get("mtu")
-        if isinstance(mtu, int):
-            found[str(netdev)] = mtu
-    return found
-
-
 @rack_rule(MTU_ODD)
 def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
     """A recording without PCIe and RDMA facts has no rails: the same interface is compared over the hosts."""
@@ -177,8 +168,9 @@ def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
         return
     by_name: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
     for host in rack.hosts:
-        for netdev, mtu in _recorded_mtus(host).items():
-            if not _LOCAL.match(netdev) and host.get("netdevs", netdev, "kind") not in ("veth", "bridge"):
+        for netdev, data in host.section("netdevs").items():
+            mtu, kind = mapping(data).get("mtu"), mapping(data).get("kind")
+            if isinstance(mtu, int) and not _LOCAL.match(netdev) and kind not in ("veth", "bridge"):
                 by_name[netdev].append((host.name, mtu))
     for netdev, seen in sorted(by_name.items()):
         usual = majority(mtu for _host, mtu in seen) or max(mtu for _host, mtu in seen)
@@ -208,12 +200,21 @@ def odd_active_mtu(rack: RackView) -> t.Iterator[Finding]:
         return
     for (host_name, mtu), group in _grouped([rail for rail in rails if rail.value < usual]).items():
         devices = _names(group)[1]
+        # On Ethernet another path MTU means another MTU of the interface: large frames are dropped on the way.
+        ethernet = any(port.data.get("link_layer") == "Ethernet" for port in _ports(group))
         yield ACTIVE_MTU.on(
             host_name,
-            f"{host_name}: {devices} has active MTU {mtu}, {usual} wanted (as most rails of the rack)",
+            f"{host_name}: {devices} has active MTU {mtu}, {usual} wanted (as the other rails of the rack)",
             device=devices,
-            evidence=[f"{rail.device} active_mtu: {mtu}" for rail in group],
+            evidence=[
+                f"{rail.device} active_mtu: {rail.value}" for rail in rails if rail in group or rail.value == usual
+            ][:6],
+            severity="fail" if ethernet else None,
         )
+
+
+def _ports(rails: list[_Rail]) -> list[Port]:
+    return [port for rail in rails for port in rail.host.ports if port.device == rail.device]
 
 
 def _bits(value: t.Any) -> tuple[int, ...] | None:
