@@ -332,12 +332,13 @@ class Links:
             for link in (*self.released(), *self.wanted.values())
         ]
 
-    def managed(self) -> list[Link]:
-        """Management links that are not what they shall be: their change needs a way back."""
+    def managed(self, paths: t.Collection[str], manager: managers.Manager | None) -> list[Link]:
+        """Management links of which the state, or one of the files at ``paths``, changes: that needs a way back."""
         return [
             link
             for link in (*self.released(), *self.wanted.values())
-            if link.management and missing(link, self.present[link.netdev])
+            if link.management
+            and (missing(link, self.present[link.netdev]) or (manager and manager.renderer.path(link) in paths))
         ]
 
     def new_record(self) -> dict[str, t.Any]:
@@ -387,6 +388,23 @@ def as_plan(link: Link) -> dict[str, t.Any]:
     }
 
 
+def claimed(link: Link, manager: managers.Manager) -> None:
+    """Refuse a management link that a file of somebody else gives addresses: netplan and ifupdown add up all files."""
+    if not link.management or manager.name not in ("netplan", "ifupdown"):
+        return
+    directory = manager.renderer.DIRECTORY
+    paths = [
+        os.path.join(directory, name) for name in (sorted(os.listdir(directory)) if os.path.isdir(directory) else ())
+    ]
+    for path in [*(["/etc/network/interfaces"] if manager.name == "ifupdown" else []), *paths]:
+        text = read_text(path) or ""
+        if not text.startswith(managers.MARK) and link.netdev in text.replace(":", " ").replace('"', " ").split():
+            raise LinkError(
+                f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to those"
+                " of gpu_fabric_management_link; take the interface out of that file first"
+            )
+
+
 def stale_files(manager: managers.Manager, keep: t.Collection[str]) -> list[str]:
     """Files of ours that no wanted link needs, whichever manager they were written for."""
     stale = []
@@ -415,11 +433,13 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     for item in deltas:
         changes.compare(f"interface {item.netdev}", item.before, item.after)
     files = managers.files(manager, wanted) if manager else {}
+    for link in wanted if manager else ():
+        claimed(link, manager)
     stale = stale_files(manager, files) if manager else []
     written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]
     for path in stale:
         changes.compare(path, read_text(path), None)
-    managed = [] if module.params["confirm"] else links.managed()
+    managed = [] if module.params["confirm"] else links.managed({*written, *stale}, manager)
     if managed and module.params["rollback_s"] <= 0:
         names = ", ".join(link.netdev for link in managed)
         raise LinkError(
@@ -479,10 +499,11 @@ def begin(
     changes.compare(f"interface {link.netdev}", item.before, item.after)
     path = manager.renderer.path(link) if manager else ""
     restore = restore_commands(link.netdev, links.answers)
+    reload = [command for command in manager.reload if links.cli.which(command[0])] if manager else []
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},
         item.commands,
-        [*(manager.reload if manager else []), *restore],
+        [*reload, *restore],
         {path: read_text(path)} if path else {},
         rollback_s,
     )

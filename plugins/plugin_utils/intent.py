@@ -143,6 +143,12 @@ OPTIONS: tuple[Option, ...] = (
         form="interface",
         empty_ok=True,
     ),
+    Option(
+        "management_link",
+        "dict",
+        {},
+        "The management interface as it shall be: addresses (all of them), gateway, mtu. Empty: it is left alone.",
+    ),
     Option("allow_software_rdma", "bool", False, "Use rxe or siw devices as rails where there is no HCA."),
     Option(
         "rail_mode",

@@ -22,10 +22,14 @@ def path(link: Link) -> str:
 
 def render(link: Link) -> str:
     """Return the file of one link; every scalar that could be misread as another type is quoted."""
-    lines = ["network:", "  version: 2", "  ethernets:", f'    "{link.netdev}":', "      optional: true"]
+    lines = ["network:", "  version: 2", "  ethernets:", f'    "{link.netdev}":']
+    if not link.management:
+        # A rail without a cable must not hold up the boot of the node.
+        lines.append("      optional: true")
     if link.mtu is not None:
         lines.append(f"      mtu: {link.mtu}")
-    lines.append("      accept-ra: false")
+    if not link.management:
+        lines.append("      accept-ra: false")
     if link.addresses:
         lines.append("      addresses:")
         lines += [f'        - "{address}"' for address in sorted(link.addresses)]

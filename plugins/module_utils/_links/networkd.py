@@ -14,7 +14,8 @@ DIRECTORY = "/etc/systemd/network"
 
 
 def path(link: Link) -> str:
-    return f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.network"
+    # The first file that matches an interface is the only one: the host's own for management must come after ours.
+    return f"{DIRECTORY}/{'05' if link.management else '60'}-gpu-fabric-{link.netdev}.network"
 
 
 def render(link: Link) -> str:
@@ -23,10 +24,10 @@ def render(link: Link) -> str:
     if link.mtu is not None:
         lines.append(f"MTUBytes={link.mtu}")
     # A rail without a cable must not hold up the boot of the node.
-    lines += ["RequiredForOnline=no", "", "[Network]"]
+    lines += ["RequiredForOnline=yes" if link.management else "RequiredForOnline=no", "", "[Network]"]
     lines += [f"Address={address}" for address in sorted(link.addresses)]
     # A router on a rail must not become the node's default route.
-    lines += ["IPv6AcceptRA=no", "ConfigureWithoutCarrier=yes"]
+    lines += [*([] if link.management else ["IPv6AcceptRA=no"]), "ConfigureWithoutCarrier=yes"]
     for route in sorted(link.routes, key=Route.order):
         any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
         lines += ["", "[Route]", f"Destination={any_destination if route.dst == 'default' else route.dst}"]

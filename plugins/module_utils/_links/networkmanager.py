@@ -39,7 +39,8 @@ def section(link: Link, family: int) -> list[str]:
     for index, rule in enumerate(rules, 1):
         lines.append(f"routing-rule{index}=priority {rule.priority} from {rule.source} table {rule.table}")
     # A rail never carries the default route of the node.
-    lines.append("never-default=true")
+    if not link.management:
+        lines.append("never-default=true")
     lines.append("method=manual" if addresses else "method=disabled" if family == 4 else "method=link-local")
     return lines
 

@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The management interface as it shall be, where the intent says so; the role changes it under a roll-back timer."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
+
+VARIABLE = "gpu_fabric_management_link"
+KEYS = ("addresses", "gateway", "mtu")
+
+
+def problems(intent: Intent) -> list[Problem]:
+    """What would cut the host off, or cannot be meant."""
+    given = intent[VARIABLE]
+    if not given:
+        return []
+    found = [Problem(VARIABLE, f"has no {key}", ", ".join(KEYS)) for key in given if key not in KEYS]
+    networks = []
+    addresses = given.get("addresses")
+    if not isinstance(addresses, (list, tuple)) or not addresses:
+        allowed = "all the addresses of the interface, each with its prefix length, such as [10.20.0.5/24]"
+        return [*found, Problem(VARIABLE, f"addresses is {addresses!r}", allowed)]
+    for item in addresses:
+        try:
+            interface = ipaddress.ip_interface(str(item))
+        except ValueError:
+            interface = None
+        if interface is None or "/" not in str(item) or interface.ip == interface.network.network_address:
+            found.append(Problem(VARIABLE, f"{item!r} in addresses", "a host's address with its prefix length"))
+        else:
+            networks.append(interface.network)
+    mtu = given.get("mtu")
+    if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
+        found.append(Problem(VARIABLE, f"mtu is {mtu!r}", "a number from 1280 to 9978 bytes"))
+    gateway = given.get("gateway")
+    if gateway is not None:
+        try:
+            reachable = any(ipaddress.ip_address(str(gateway)) in network for network in networks)
+        except ValueError:
+            reachable = False
+        if not reachable:
+            found.append(Problem(VARIABLE, f"gateway is {gateway!r}", "an address in the network of one of addresses"))
+    return found
+
+
+def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] | None:
+    """plan.hosts[h].management_link, an entry of fabric_links; None where the interface is left alone."""
+    given = intent[VARIABLE]
+    if not given or not netdev:
+        return None
+    dev = machine.netdevs.get(netdev)
+    gateway = given.get("gateway")
+    return {
+        "netdev": netdev,
+        "pci": (dev.pci if dev else "") or None,
+        "mac": (dev.mac if dev else "") or None,
+        "management": True,
+        "mtu": given.get("mtu"),
+        "addresses": [str(item) for item in given["addresses"]],
+        "routes": [{"dst": "default", "via": str(gateway)}] if gateway else [],
+        "rules": [],
+    }
