@@ -400,8 +400,8 @@ def claimed(link: Link, manager: managers.Manager) -> None:
         text = read_text(path) or ""
         if not text.startswith(managers.MARK) and link.netdev in text.replace(":", " ").replace('"', " ").split():
             raise LinkError(
-                f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to those"
-                " of gpu_fabric_management_link; take the interface out of that file first"
+                f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to"
+                " those of gpu_fabric_management_link; take the interface out of that file first"
             )
 
 

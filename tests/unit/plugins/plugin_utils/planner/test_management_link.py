@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The management interface as the intent has it: planned where asked for, refused where it would cut the host off."""
+
+from __future__ import annotations
+
+import typing as t
+
+import boxes
+import pytest
+from boxes import plan_one
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
+
+
+def test_interface_is_left_alone_without_the_intent():
+    assert plan_one(boxes.hgx_h100())["management_link"] is None
+
+
+def test_interface_gets_what_the_intent_says_and_stays_protected():
+    plan = plan_one(
+        boxes.hgx_h100(), management_link={"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.1", "mtu": 1500}
+    )
+    link = plan["management_link"]
+    assert link["netdev"] == plan["management"]["netdev"] in plan["protected_interfaces"]
+    assert link["management"] is True
+    assert link["mtu"] == 1500
+    assert link["addresses"] == ["192.0.2.5/24"]
+    assert link["routes"] == [{"dst": "default", "via": "192.0.2.1"}]
+    assert link["netdev"] not in [rail["netdev"] for rail in plan["links"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mtu": 9000}, "addresses is None"),
+        ({"addresses": []}, "addresses is []"),
+        ({"addresses": ["192.0.2.5"]}, "'192.0.2.5' in addresses"),
+        ({"addresses": ["192.0.2.0/24"]}, "'192.0.2.0/24' in addresses"),
+        ({"addresses": ["192.0.2.5/24"], "gateway": "198.51.100.1"}, "gateway is '198.51.100.1'"),
+        ({"addresses": ["192.0.2.5/24"], "gateway": "router"}, "gateway is 'router'"),
+        ({"addresses": ["192.0.2.5/24"], "mtu": 100}, "mtu is 100"),
+        ({"addresses": ["192.0.2.5/24"], "adresses": []}, "has no adresses"),
+    ],
+)
+def test_intent_that_would_cut_the_host_off_is_refused(given: dict[str, t.Any], said: str):
+    with pytest.raises(IntentError, match="gpu_fabric_management_link") as refused:
+        plan_one(boxes.hgx_h100(), management_link=given)
+    assert said in str(refused.value)
