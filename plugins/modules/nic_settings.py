@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nic_settings
-short_description: Run-time settings of NIC ports (QoS, pause, congestion control, PCIe), now and at every boot
+short_description: Run-time settings of NIC ports and their host (QoS, PCIe, CPUs), now and at every boot
 version_added: 0.1.0
 author:
   - Railyard maintainers (@railyard)
@@ -45,12 +45,23 @@ options:
         type: str
       settings:
         description:
-          - Any of C(trust) (V(dscp) or V(pcp)), C(dscp_to_priority) (dict), C(pfc) (eight booleans), C(pause) (dict
-            with C(rx) and C(tx)), C(cable_length_m), C(cnp_dscp), C(cnp_priority), C(ecn_priority), C(traffic_class)
-            (byte), C(rdma_cm_tos) (byte), C(max_read_request_bytes).
+          - Any of C(dcbx) (V(os): the host owns data centre bridging), C(trust) (V(dscp) or V(pcp)),
+            C(dscp_to_priority) (dict), C(priority_to_tc) (eight numbers), C(ets) (dict with eight C(tsa) and eight
+            C(tc_bandwidth)), C(buffer_size) (eight numbers of bytes), C(prio_buffer) (eight numbers),
+            C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),
+            C(cnp_priority), C(ecn_priority), C(traffic_class) (byte), C(rdma_cm_tos) (byte), C(accelerations) (dict of
+            booleans), C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)).
+          - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.
         type: dict
         required: true
+  host:
+    description:
+      - Settings of the host as a whole, any of C(cpu_governor), C(transparent_hugepages) and C(acs_control) (dict of
+        control words by bridge; V(0) lets peers talk below it).
+      - Absent ones keep the host's value.
+    type: dict
+    default: {}
   allow_disruption:
     description: The highest class of disruption that is allowed.
     type: str
@@ -91,26 +102,18 @@ unsupported:
   sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
 """
 
-import json
 import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Failure,
-    StateFile,
-    read_text,
-    remove,
-    write_atomic,
-)
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 CLASSES = ["none", "linkflap", "reload", "fwreset", "reboot", "powercycle"]
-UNITS = "/etc/systemd/system"
-WANTS = f"{UNITS}/multi-user.target.wants"
 
 
 def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -119,7 +122,7 @@ def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[di
     entries = []
     for netdev, saved in record.items():
         back = {name: value for name, value in saved["before"].items() if name not in wanted.get(netdev, {})}
-        if back and os.path.exists(f"/sys/class/net/{netdev}"):
+        if back and (netdev == program.HOST or os.path.exists(f"/sys/class/net/{netdev}")):
             entries.append({**saved["port"], "settings": back})
     return entries
 
@@ -171,94 +174,33 @@ def shown(value: t.Any) -> str:
     return str(value)
 
 
-class Installation:
-    """The program, its configuration and its units on the host."""
-
-    def __init__(self, ports: list[dict[str, t.Any]]) -> None:
-        self.files = install.library() if ports else {}
-        if ports:
-            self.files[install.COMMAND] = install.COMMAND_TEXT
-        self.texts = {
-            program.CONFIG: json.dumps({"ports": ports}, indent=2, sort_keys=True) + "\n" if ports else None,
-            f"{UNITS}/{install.UNIT}": install.UNIT_TEXT if ports else None,
-        }
-        self.links = {f"{WANTS}/{self.instance(port)}" for port in ports}
-
-    @staticmethod
-    def instance(port: dict[str, t.Any]) -> str:
-        return install.UNIT.replace("@", f"@{port['netdev']}")
-
-    def present_files(self) -> dict[str, str]:
-        """The program's files that are there, stale ones too."""
-        found = {}
-        for folder, _, names in os.walk(install.LIBRARY):
-            found.update({os.path.join(folder, name): read_text(os.path.join(folder, name)) or "" for name in names})
-        command = read_text(install.COMMAND)
-        return found if command is None else {**found, install.COMMAND: command}
-
-    def present_links(self) -> set[str]:
-        prefix, suffix = install.UNIT.split("@")
-        names = os.listdir(WANTS) if os.path.isdir(WANTS) else []
-        return {f"{WANTS}/{name}" for name in names if name.startswith(f"{prefix}@") and name.endswith(suffix)}
-
-    def compare(self, changes: ChangeSet) -> bool:
-        self.old = self.present_files()
-        self.old_links = self.present_links()
-        count = len(changes)
-        changes.compare(
-            install.COMMAND,
-            install.digest(self.old) if self.old else None,
-            install.digest(self.files) if self.files else None,
-        )
-        for path, text in self.texts.items():
-            changes.compare(path, read_text(path), text)
-        changes.compare(
-            "enabled units", sorted(map(os.path.basename, self.old_links)), sorted(map(os.path.basename, self.links))
-        )
-        return len(changes) > count
-
-    def apply(self, cli: Cli) -> None:
-        for path in sorted(set(self.old) - set(self.files)):
-            remove(path)
-        for path, text in self.files.items():
-            if self.old.get(path) != text:
-                write_atomic(path, text, mode=0o755 if path == install.COMMAND else 0o644)
-        for path, text in self.texts.items():
-            if text is None:
-                remove(path)
-            elif read_text(path) != text:
-                write_atomic(path, text)
-        for path in self.old_links - self.links:
-            remove(path)
-        os.makedirs(WANTS, exist_ok=True)
-        for path in self.links - self.old_links:
-            os.symlink(f"{UNITS}/{install.UNIT}", path)
-        cli.run(["systemctl", "daemon-reload"])
-
-
 def run(module: AnsibleModule) -> dict[str, t.Any]:
     cli = Cli()
     ports: list[dict[str, t.Any]] = module.params["ports"]
+    host = {name: value for name, value in module.params["host"].items() if value is not None}
+    nowhere = {"hca": None, "port": 1, "pci": None}
+    # The host is one more entry beside the ports: read, compared, written and remembered in the same way.
+    entries = [*ports, *([{"netdev": program.HOST, **nowhere, "settings": host}] if host else [])]
     state = StateFile("nics.json")
     record = state.load()
-    todos = [program.plan(entry, cli) for entry in (*released(record, ports), *ports)]
+    todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
     changes = ChangeSet()
     for todo in todos:
         for step in todo.steps:
             changes.compare(f"{todo.port.netdev} {step.knob.name}", shown(step.before), shown(step.after))
-    installation = Installation(ports)
+    installation = Installation(ports, host)
     reinstall = installation.compare(changes)
 
     if changes and not module.check_mode:
         # The record first: a run that is cut off later still knows what there was.
-        state.save({**record, **remembered(record, ports, todos)})
+        state.save({**record, **remembered(record, entries, todos)})
         if reinstall:
             installation.apply(cli)
         for todo in todos:
             program.apply(todo)
-        state.save(remembered(record, ports, todos))
+        state.save(remembered(record, entries, todos))
     return {
         "changed": len(changes) > 0,
         "diff": changes.diff(),
@@ -282,6 +224,7 @@ def main() -> t.NoReturn:
                     "settings": {"type": "dict", "required": True},
                 },
             },
+            "host": {"type": "dict", "default": {}},
             "allow_disruption": {"type": "str", "choices": CLASSES, "default": "none"},
             "gpu_processes": {"type": "list", "elements": "str", "default": []},
         },

@@ -34,4 +34,6 @@ def for_host(
         "tcp": intent["gpu_fabric_allow_tcp"],
         # Data of a hardware NIC never meets netfilter; only what the kernel itself sends and receives is filtered.
         "roce_udp_port": 4791,
+        # what RoCE packets carry on the wire; captures are held against it
+        "roce_dscp": None if intent["gpu_fabric_roce_profile"] == "none" else intent["gpu_fabric_roce_dscp"],
     }

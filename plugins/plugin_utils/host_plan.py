@@ -18,11 +18,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     management_link,
     mpi_env,
     nccl_env,
+    nic_firmware,
     packages,
     rails,
     roce,
     sysctls,
     thresholds,
+    tuning,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import TABLE_BASE, Address, AddressPlan
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification
@@ -102,6 +104,9 @@ def plan_host(
             Note("RF-PLAN-THRESHOLD", name, f"{name} is no threshold", [], "Remove it from gpu_fabric_thresholds")
         )
     quality_of = _qos(host)
+    tuned, port_tuning = tuning.for_host(intent, machine, host.rails, host.affinity)
+    firmware, firmware_notes = nic_firmware.for_host(intent, machine, host.rails, quality, _protected(host))
+    host.notes += firmware_notes
     costs = [_link_cost(host, rail, quality_of) for rail in host.rails] + [("driver", *_driver_cost(sets))]
     _note_missing_rails(host)
     _note_topology(host)
@@ -132,7 +137,9 @@ def plan_host(
             "gpudirect_reason": direct_reason,
         },
         "qos": quality_of,
-        "nic_ports": _nic_ports(host, quality_of),
+        "nic_ports": _nic_ports(host, quality_of, port_tuning),
+        "nic_firmware": firmware,
+        "tuning": tuned,
         "nccl_env": env,
         "nccl_reasons": reasons,
         "ucx_env": mpi_env.ucx(host.rails, quality, intent["gpu_fabric_rail_mode"]),
@@ -255,14 +262,18 @@ def _qos(host: Host) -> dict[str, t.Any]:
     return found
 
 
-def _nic_ports(host: Host, quality_of: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+def _nic_ports(
+    host: Host, quality_of: dict[str, t.Any], port_tuning: dict[str, dict[str, t.Any]]
+) -> list[dict[str, t.Any]]:
     """What nic_settings takes: the ports of the rails with their run-time settings."""
     ports = []
     rail_of = {rail.netdev: rail for rail in host.rails}
-    for netdev, settings in quality_of.items():
+    alone = [netdev for netdev in port_tuning if netdev not in quality_of and not _is_bond(host, netdev)]
+    for netdev in (*quality_of, *alone):
         dev = host.machine.netdevs.get(netdev)
         rail = rail_of.get(netdev) or rail_of.get(dev.master if dev else "")
-        if rail:
+        settings = {**quality_of.get(netdev, {}), **port_tuning.get(rail.netdev if rail else "", {})}
+        if rail and settings:
             ports.append(
                 {
                     "netdev": netdev,
@@ -273,6 +284,11 @@ def _nic_ports(host: Host, quality_of: dict[str, t.Any]) -> list[dict[str, t.Any
                 }
             )
     return ports
+
+
+def _is_bond(host: Host, netdev: str) -> bool:
+    dev = host.machine.netdevs.get(netdev)
+    return dev is not None and dev.kind == "bond"
 
 
 def _protected(host: Host) -> list[str]:

@@ -35,6 +35,8 @@ def contradictions(intent: Intent) -> list[Problem]:
         *_pool_fits(intent),
         *_subnets_apart(intent),
         *_qos_agrees(intent),
+        *_classes_agree(intent),
+        *_firmware_agrees(intent),
         *_mappings(intent),
         *_roles_apart(intent),
     ]
@@ -114,6 +116,76 @@ def _qos_agrees(intent: Intent) -> list[Problem]:
                 f"one or two priorities that include {data >> 3} and not {cnp >> 3}",
             )
         )
+    return problems
+
+
+def _classes_agree(intent: Intent) -> list[Problem]:
+    """Traffic classes, buffers and accelerations, which hang together with the data's and the notifications' place."""
+    problems = []
+    for name in ("priority_to_tc", "buffer_size", "priority_to_buffer"):
+        value = intent[f"gpu_fabric_roce_{name}"]
+        if len(value) not in (0, 8):
+            problems.append(Problem(f"gpu_fabric_roce_{name}", f"{len(value)} values", "eight values, or none"))
+    variable, shares = "gpu_fabric_roce_ets", intent["gpu_fabric_roce_ets"]
+    classes = {traffic_class(key): share for key, share in shares.items()}
+    odd = [f"{key}: {share}" for key, share in shares.items() if traffic_class(key) is None or not _is_share(share)]
+    if odd or len(classes) < len(shares):
+        problems.append(
+            Problem(
+                variable, f"{', '.join(odd) or 'a class is named twice'}", "classes 0 to 7, each 1 to 100 or strict"
+            )
+        )
+        return problems
+    total = sum(share for share in shares.values() if share != "strict")
+    if shares and total != 100:
+        problems.append(Problem(variable, f"the shares add up to {total}", "shares that add up to 100"))
+    to_tc = intent["gpu_fabric_roce_priority_to_tc"] or list(range(8))
+    data, cnp = intent["gpu_fabric_roce_dscp"] >> 3, intent["gpu_fabric_roce_cnp_dscp"] >> 3
+    if intent["gpu_fabric_roce_profile"] != "none" and len(to_tc) == 8 and data != cnp and to_tc[data] == to_tc[cnp]:
+        problems.append(
+            Problem(
+                "gpu_fabric_roce_priority_to_tc",
+                f"priorities {data} (data) and {cnp} (congestion notifications) share traffic class {to_tc[data]}",
+                "different classes for the two, so that notifications do not queue behind data",
+            )
+        )
+    sizes, buffers = intent["gpu_fabric_roce_buffer_size"], intent["gpu_fabric_roce_priority_to_buffer"]
+    empty = [index for index in set(buffers) if len(sizes) == 8 and sizes[index] == 0]
+    if empty:
+        message = f"priorities use buffer {empty[0]}, whose size is 0 (gpu_fabric_roce_buffer_size)"
+        problems.append(Problem("gpu_fabric_roce_priority_to_buffer", message, "buffers that have a size"))
+    for name, value in intent["gpu_fabric_roce_accelerations"].items():
+        if name not in ACCELERATIONS or not isinstance(value, bool):
+            allowed = f"true or false for {', '.join(ACCELERATIONS)}"
+            problems.append(Problem("gpu_fabric_roce_accelerations", f"{name}: {value!r}", allowed))
+    return problems
+
+
+ACCELERATIONS = ("adp_retrans", "tx_window", "slow_restart", "slow_restart_idle")
+
+
+def traffic_class(key: t.Any) -> int | None:
+    """The number of a class, however YAML or JSON gave it."""
+    return int(key) if not isinstance(key, bool) and str(key) in "01234567" and len(str(key)) == 1 else None
+
+
+def _is_share(share: t.Any) -> bool:
+    return share == "strict" or (isinstance(share, int) and not isinstance(share, bool) and 1 <= share <= 100)
+
+
+def _firmware_agrees(intent: Intent) -> list[Problem]:
+    variable, problems = "gpu_fabric_nic_firmware", []
+    wanted = {"roce": ("ETH", "2"), "infiniband": ("IB", "1")}.get(intent["gpu_fabric_fabric"])
+    for name, value in intent[variable].items():
+        if not isinstance(name, str) or not _ENV_NAME.match(name):
+            problems.append(Problem(variable, f"{name!r} is no parameter's name", "names such as ATS_ENABLED"))
+        elif value is not None and (
+            not isinstance(value, (str, int)) or (isinstance(value, str) and not value.strip())
+        ):
+            problems.append(Problem(variable, f"{name} is {value!r}", "texts, numbers, true, false and null as values"))
+        elif name.startswith("LINK_TYPE") and value is not None and wanted and str(value).upper() not in wanted:
+            message = f"{name} is {value} with gpu_fabric_fabric: {intent['gpu_fabric_fabric']}"
+            problems.append(Problem(variable, message, f"{wanted[0]} with that fabric, or gpu_fabric_fabric: auto"))
     return problems
 
 

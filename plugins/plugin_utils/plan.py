@@ -46,6 +46,9 @@ RACK_WIDE = (
     "gpu_fabric_roce_dscp",
     "gpu_fabric_roce_cnp_dscp",
     "gpu_fabric_roce_pfc_priorities",
+    "gpu_fabric_roce_ets",
+    "gpu_fabric_roce_priority_to_tc",
+    "gpu_fabric_roce_accelerations",
 )
 
 

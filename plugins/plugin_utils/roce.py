@@ -29,7 +29,43 @@ def rack_values(intent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "perftest_tos": traffic_class,
         "nccl_tc": traffic_class,
         "rdma_cm_tos": traffic_class,
+        "switch": switch_expectations(intent),
     }
+
+
+def switch_expectations(intent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What the ports of the switches must have so that they treat the rails' packets as the hosts do."""
+    dscp, cnp = intent["gpu_fabric_roce_dscp"], intent["gpu_fabric_roce_cnp_dscp"]
+    classes = traffic_classes(intent)
+    return {
+        "trust": "dscp",
+        "dscp_to_priority": {str(dscp): dscp >> 3, str(cnp): cnp >> 3},
+        "pfc": pfc_mask(intent),
+        "ecn_traffic_classes": [classes[dscp >> 3]],
+        "strict_traffic_classes": [classes[cnp >> 3]],
+        # the whole frame: the interface's MTU, Ethernet header, VLAN tag and check sum
+        "mtu_min": intent["gpu_fabric_mtu"] + 22,
+    }
+
+
+def traffic_classes(intent: t.Mapping[str, t.Any]) -> list[int]:
+    """The traffic class of each priority; each has its own unless the intent says otherwise."""
+    return intent["gpu_fabric_roce_priority_to_tc"] or list(range(8))
+
+
+def shares(intent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """ETS as the NIC takes it, for all eight classes; nothing where the intent leaves it as it is."""
+    given = {str(traffic_class): share for traffic_class, share in intent["gpu_fabric_roce_ets"].items()}
+    wanted: dict[str, t.Any] = {}
+    if given:
+        named = [given.get(str(traffic_class), "strict") for traffic_class in range(8)]
+        wanted["ets"] = {
+            "tsa": ["strict" if share == "strict" else "ets" for share in named],
+            "tc_bandwidth": [0 if share == "strict" else share for share in named],
+        }
+    if given or intent["gpu_fabric_roce_priority_to_tc"]:
+        wanted["priority_to_tc"] = traffic_classes(intent)
+    return wanted
 
 
 def pfc_mask(intent: t.Mapping[str, t.Any]) -> list[int]:
@@ -49,6 +85,8 @@ def port_values(intent: t.Mapping[str, t.Any], virtual: bool) -> dict[str, t.Any
     if values["profile"] == "none" or virtual:
         return None
     wanted = {
+        # whoever does not own data centre bridging loses what it sets to the firmware's own exchange
+        "dcbx": "os",
         "trust": "dscp",
         "dscp_to_priority": {str(values["dscp"]): values["priority"], str(values["cnp_dscp"]): values["cnp_priority"]},
         "pfc": [bool(flag) for flag in values["pfc"]],
@@ -59,7 +97,13 @@ def port_values(intent: t.Mapping[str, t.Any], virtual: bool) -> dict[str, t.Any
         "cnp_dscp": values["cnp_dscp"],
         "cnp_priority": values["cnp_priority"],
         "ecn_priority": values["priority"],
+        **shares(intent),
     }
+    for setting in ("buffer_size", "priority_to_buffer"):
+        if intent[f"gpu_fabric_roce_{setting}"]:
+            wanted["prio_buffer" if setting == "priority_to_buffer" else setting] = intent[f"gpu_fabric_roce_{setting}"]
+    if intent["gpu_fabric_roce_accelerations"]:
+        wanted["accelerations"] = dict(intent["gpu_fabric_roce_accelerations"])
     if intent["gpu_fabric_cable_length_m"] is not None:
         wanted["cable_length_m"] = intent["gpu_fabric_cable_length_m"]
     return wanted

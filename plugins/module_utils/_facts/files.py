@@ -31,6 +31,8 @@ _PATTERNS = (
     "/etc/default/grub",
     "/etc/default/grub.d/*.cfg",
     "/etc/kernel/cmdline",
+    "/var/lib/gpu_fabric/kernel_cmdline.json",
+    "/var/lib/gpu_fabric/nic_firmware.json",
     "/etc/apt/sources.list",
     "/etc/apt/sources.list.d/*.list",
     "/etc/apt/sources.list.d/*.sources",

@@ -12,14 +12,14 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Optional
 
-__all__ = ["ACS_BITS", "decode"]
+__all__ = ["ACS_BITS", "capability", "decode", "extended"]
 
 #: Bits of the ACS control register, named as lspci names them.
 ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
 
 _STATUS_HAS_CAPABILITIES = 0x10
-_CAP_EXPRESS = 0x10
-_ECAP_ACS = 0x000D
+CAP_EXPRESS = 0x10
+ECAP_ACS = 0x000D
 _ECAP_ATS = 0x000F
 #: What the kernel shows to a reader without CAP_SYS_ADMIN.
 _HEADER = 64
@@ -29,7 +29,7 @@ def _word(data: bytes, offset: int) -> Optional[int]:
     return struct.unpack_from("<H", data, offset)[0] if offset >= 0 and offset + 2 <= len(data) else None
 
 
-def _capability(data: bytes, wanted: int) -> Optional[int]:
+def capability(data: bytes, wanted: int) -> Optional[int]:
     """Offset of a capability in the first 256 bytes."""
     status = _word(data, 0x06)
     if status is None or not status & _STATUS_HAS_CAPABILITIES or len(data) <= _HEADER:
@@ -44,7 +44,7 @@ def _capability(data: bytes, wanted: int) -> Optional[int]:
     return None
 
 
-def _extended(data: bytes) -> Iterator[tuple[int, int]]:
+def extended(data: bytes) -> Iterator[tuple[int, int]]:
     """(id, offset) of the extended capabilities from 0x100 on."""
     offset = 0x100
     seen: set[int] = set()
@@ -62,7 +62,7 @@ def decode(data: bytes) -> dict[str, Any]:
     if len(data) <= _HEADER or data[:2] == b"\xff\xff":
         return {}
     found: dict[str, Any] = {}
-    express = _capability(data, _CAP_EXPRESS)
+    express = capability(data, CAP_EXPRESS)
     control = _word(data, express + 8) if express is not None else None
     if control is not None:
         payload, request = control >> 5 & 7, control >> 12 & 7
@@ -74,8 +74,8 @@ def decode(data: bytes) -> dict[str, Any]:
     if len(data) < 0x104:
         return found
     acs: dict[str, Any] = {"capable": False, "control": []}
-    for identity, offset in _extended(data):
-        if identity == _ECAP_ACS:
+    for identity, offset in extended(data):
+        if identity == ECAP_ACS:
             word = _word(data, offset + 6)
             if word is not None:
                 acs = {"capable": True, "control": [name for bit, name in enumerate(ACS_BITS) if word >> bit & 1]}

@@ -19,6 +19,7 @@ PROGRAM = f"{PACKAGE}_nic.program"
 LIBRARY = "/usr/local/lib/gpu-fabric"
 COMMAND = "/usr/local/sbin/gpu-fabric-nic"
 UNIT = "gpu-fabric-nic@.service"
+HOST_UNIT = "gpu-fabric-host.service"
 
 COMMAND_TEXT = f"""\
 #!/usr/bin/env python3
@@ -44,6 +45,23 @@ Before=slurmd.service kubelet.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStart={COMMAND} apply %i
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+HOST_UNIT_TEXT = f"""\
+# Managed by railyard.gpu_fabric; changes are overwritten.
+[Unit]
+Description=Run-time settings of a fabric host
+After=systemd-udev-settle.service nvidia-persistenced.service tuned.service
+Before=slurmd.service kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={COMMAND} apply @host
 
 [Install]
 WantedBy=multi-user.target
@@ -102,4 +120,14 @@ def digest(files: dict[str, str]) -> str:
     return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}, {len(files)} files"
 
 
-__all__ = ("COMMAND", "COMMAND_TEXT", "LIBRARY", "UNIT", "UNIT_TEXT", "digest", "library")
+__all__ = (
+    "COMMAND",
+    "COMMAND_TEXT",
+    "HOST_UNIT",
+    "HOST_UNIT_TEXT",
+    "LIBRARY",
+    "UNIT",
+    "UNIT_TEXT",
+    "digest",
+    "library",
+)

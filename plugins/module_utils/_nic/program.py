@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change at any time.
 
-"""Bring the run-time settings of NIC ports to what ``/etc/gpu_fabric/nics.json`` says.
+"""Bring the run-time settings of NIC ports and of their host to what ``/etc/gpu_fabric/nics.json`` says.
 
 The same code runs in the module ``nic_settings`` and, installed on the host, at every boot and for every port that
 (re)appears, so that boot and Ansible cannot disagree. Standard library only.
@@ -21,16 +21,22 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import MaxReadRequest
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import qos_knobs
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import PARTS, qos_knobs
 
 CONFIG = "/etc/gpu_fabric/nics.json"
-QOS = frozenset({"trust", "dscp_to_priority", "cable_length_m", "pfc"})
+QOS = frozenset(PARTS)
 ECN = "ecn_priority"
 KNOWN = QOS | {
-    "pause", "cnp_dscp", "cnp_priority", ECN, "traffic_class", "rdma_cm_tos", "max_read_request_bytes",
+    "pause", "cnp_dscp", "cnp_priority", ECN, "traffic_class", "rdma_cm_tos", "accelerations",
+    "max_read_request_bytes", "irq_affinity",
 }  # fmt: skip
+#: Settings of the host as a whole; its place among ports, which have interfaces' names.
+HOST = "@host"
+HOST_KNOWN = frozenset({"cpu_governor", "transparent_hugepages", "acs_control"})
 
 
 class Step(t.NamedTuple):
@@ -59,19 +65,31 @@ def port_of(entry: t.Mapping[str, t.Any]) -> Port:
 
 def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[Knob, t.Any]]:
     """Pair every setting that is asked for with its knob, in the order in which they must be written."""
-    unknown = sorted(set(wanted) - KNOWN)
+    known = HOST_KNOWN if port.netdev == HOST else KNOWN
+    unknown = sorted(set(wanted) - known)
     if unknown:
-        raise Failure(f"{port.netdev}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
-    knobs = qos_knobs(port, cli) if QOS & set(wanted) else []
-    # 802.3x pause goes off before PFC comes on: a port has one or the other.
-    place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
-    knobs.insert(place, Pause(port, cli))
-    knobs += [*file_knobs(port, wanted.get(ECN)), MaxReadRequest(port, cli)]
+        raise Failure(f"{port.netdev}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     values = {name: value for name, value in wanted.items() if value is not None and name != ECN}
     if wanted.get(ECN) is not None:
         # Congestion control has two halves, the reaction point and the notification point; both are on or off.
         values.update(ecn_rp=1, ecn_np=1)
+    knobs = host_knobs(wanted) if port.netdev == HOST else port_knobs(port, wanted, cli)
     return [(knob, values[knob.name]) for knob in knobs if knob.name in values]
+
+
+def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob]:
+    parts = QOS & set(wanted)
+    knobs = qos_knobs(port, cli, parts) if parts else []
+    # 802.3x pause goes off before PFC comes on: a port has one or the other.
+    place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
+    knobs.insert(place, Pause(port, cli))
+    return [
+        *knobs,
+        *file_knobs(port, wanted.get(ECN)),
+        Accelerations(port, cli, wanted.get("accelerations") or {}),
+        MaxReadRequest(port),
+        IrqAffinity(port),
+    ]
 
 
 def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
@@ -122,22 +140,28 @@ def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
+def entries_of(config: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """The ports, and the host as one more entry where something is wanted of it."""
+    host = config.get("host")
+    return [*config["ports"], *([{"netdev": HOST, "settings": host}] if host else [])]
+
+
 def load(path: str) -> list[dict[str, t.Any]]:
-    """Return the ports of the configuration."""
+    """Return what the configuration wants: ports, and the host."""
     text = read_text(path)
     if text is None:
         raise Failure(f"There is no {path}")
     try:
-        return list(json.loads(text)["ports"])
+        return entries_of(json.loads(text))
     except (ValueError, KeyError, TypeError) as exc:
         raise Failure(f"Cannot read {path}: {exc}") from exc
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The program: 0 when every port is as wanted, 1 when one could not be made so, 3 when ``check`` finds drift."""
+    """The program: 0 when all is as wanted, 1 when something could not be made so, 3 when ``check`` finds drift."""
     parser = argparse.ArgumentParser(prog="gpu-fabric-nic", description="Run-time settings of the fabric's NIC ports")
     parser.add_argument("action", choices=["apply", "check"], help="make the ports as configured, or only compare")
-    parser.add_argument("netdev", nargs="*", help="only these interfaces")
+    parser.add_argument("netdev", nargs="*", help=f"only these interfaces; {HOST} is the host as a whole")
     parser.add_argument("--config", default=CONFIG)
     parser.add_argument("--wait", type=float, default=30, metavar="SECONDS", help="for an interface to appear")
     arguments = parser.parse_args(argv)
@@ -156,7 +180,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.netdev and netdev not in arguments.netdev:
             continue
         try:
-            if not wait_for(lambda name=netdev: os.path.exists(f"/sys/class/net/{name}"), arguments.wait):
+            there = f"/sys/class/net/{netdev}"
+            if netdev != HOST and not wait_for(lambda path=there: os.path.exists(path), arguments.wait):
                 raise Failure(f"{netdev}: no such interface after {arguments.wait:g} s")
             todo = plan(entry, cli)
             for step in todo.steps:
@@ -170,4 +195,4 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 3 if drift and arguments.action == "check" else 0
 
 
-__all__ = ("CONFIG", "KNOWN", "Step", "Todo", "apply", "load", "main", "plan")
+__all__ = ("CONFIG", "HOST", "HOST_KNOWN", "KNOWN", "Step", "Todo", "apply", "entries_of", "load", "main", "plan")

@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change at any time.
 
-"""Trust, DSCP map and priority flow control of a port, through ``mlnx_qos`` or through iproute2's ``dcb``.
+"""Quality of service of a port, through ``mlnx_qos`` or through iproute2's ``dcb``.
 
 ``mlnx_qos`` comes with OFED; ``dcb`` needs nothing but a driver that speaks DCB netlink. Both talk to the same
 firmware, so a port set by one reads the same through the other.
@@ -22,14 +22,22 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers impor
 PRIORITIES = range(8)
 
 
+#: The parts of a port's quality of service, in the order in which they must be set: who decides, how packets are told
+#: apart, how much room and bandwidth they get, and PFC last.
+PARTS = (
+    "dcbx", "trust", "dscp_to_priority", "priority_to_tc", "ets", "buffer_size", "prio_buffer", "cable_length_m", "pfc",
+)  # fmt: skip
+
+
 class Backend:
     """Reads the quality of service of one port at once and writes one part of it."""
 
     name = ""
 
-    def __init__(self, port: Port, cli: Cli) -> None:
+    def __init__(self, port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> None:
         self.netdev = port.netdev
         self.cli = cli
+        self.parts = parts
         self._state: dict[str, t.Any] | None = None
 
     def state(self) -> dict[str, t.Any]:
@@ -63,13 +71,22 @@ class MlnxQos(Backend):
     name = "mlnx_qos"
 
     def query(self) -> dict[str, t.Any]:
-        result = self.checked(self.cli.run(["mlnx_qos", "-i", self.netdev], check=False))
-        return dict(mlnx_qos.parse(result.stdout).value)
+        # Without -a, classes that no priority uses are not shown.
+        words = ["-a"] if "ets" in self.parts else []
+        result = self.checked(self.cli.run(["mlnx_qos", "-i", self.netdev, *words], check=False))
+        state = dict(mlnx_qos.parse(result.stdout).value)
+        classes = {entry["tc"]: entry for entry in state.get("tcs", [])}
+        if sorted(classes) == list(PRIORITIES):
+            state["ets"] = {
+                "tsa": [classes[tc]["tsa"] for tc in PRIORITIES],
+                "tc_bandwidth": [classes[tc].get("bandwidth_percent", 0) for tc in PRIORITIES],
+            }
+        return state
 
     def command(self, part: str, value: t.Any) -> list[list[str]]:
         base = ["mlnx_qos", "-i", self.netdev]
         if part == "dcbx":
-            return [[*base, "-d", value]]
+            return [[*base, "-d", "os" if value == "os" else "fw"]]
         if part == "trust":
             return [[*base, "--trust", value]]
         if part == "dscp_to_priority":
@@ -78,43 +95,89 @@ class MlnxQos(Backend):
                 [*base, "--dscp2prio", f"set,{dscp},{priority}"]
                 for dscp, priority in sorted(value.items(), key=by_number)
             ]
+        if part == "priority_to_tc":
+            return [[*base, "--prio_tc", joined(value)]]
+        if part == "ets":
+            return [[*base, "--tsa", ",".join(value["tsa"]), "--tcbw", joined(value["tc_bandwidth"])]]
+        if part == "buffer_size":
+            return [[*base, "--buffer_size", joined(value)]]
+        if part == "prio_buffer":
+            return [[*base, "--prio2buffer", joined(value)]]
         if part == "cable_length_m":
-            return [[*base, "--cable_len", str(value)]]
-        return [[*base, "--pfc", ",".join(str(int(flag)) for flag in value)]]
+            # The tool sends length and mask together: alone, this would turn PFC off.
+            return [[*base, "--pfc", joined(self.state()["pfc"]), "--cable_len", f"{value:g}"]]
+        return [[*base, "--pfc", joined(value)]]
 
 
 class Dcb(Backend):
     """The tool of iproute2. The first DSCP entry of a port makes it trust DSCP; mlx5 has no other switch."""
 
     name = "dcb"
+    #: What is asked for only where a part of it is wanted.
+    objects: t.Mapping[str, t.Sequence[str]] = {
+        "dcbx": ("dcbx",),
+        "ets": ("ets", "priority_to_tc"),
+        "buffer": ("buffer_size", "prio_buffer"),
+    }
 
     def query(self) -> dict[str, t.Any]:
         state: dict[str, t.Any] = {}
-        for part in ("app", "pfc", "dcbx"):
-            result = self.cli.run(["dcb", "-N", "-j", part, "show", "dev", self.netdev], check=False)
+        for thing in ("app", "pfc", *(name for name, parts in self.objects.items() if set(parts) & set(self.parts))):
+            result = self.cli.run(["dcb", "-N", "-j", thing, "show", "dev", self.netdev], check=False)
             if result.rc == 0:
-                state.update(dcb.parse(result.stdout).value)
-            elif part == "pfc":
+                state.update({key: item for key, item in dcb.parse(result.stdout).value.items() if key != "extra"})
+                if thing == "dcbx":
+                    state["dcbx"] = dcbx_owner(dcb.parse(result.stdout).value)
+            elif thing == "pfc":
                 self.checked(result)
         entries = state.get("dscp_to_priority") or {}
         state["trust"] = "dscp" if entries else "pcp"
+        if "delay" in state:
+            state["cable_length_m"] = state["delay"]
+        if "tsa" in state and "tc_bandwidth" in state:
+            state["ets"] = {"tsa": state["tsa"], "tc_bandwidth": state["tc_bandwidth"]}
         return state
 
     def command(self, part: str, value: t.Any) -> list[list[str]]:
         device = ["dev", self.netdev]
         if part == "dcbx":
-            return [["dcb", "dcbx", "set", *device, "host", "ieee"]]
+            # No flag at all leaves the exchange to the firmware; dcb has no word for that.
+            return [["dcb", "dcbx", "set", *device, "host", "ieee"]] if value == "os" else []
         if part == "trust":
             # It follows from the table: nothing to say here.
             return [] if value == "dscp" else [["dcb", "app", "flush", *device, "dscp-prio"]]
         if part == "dscp_to_priority":
             pairs = [f"{dscp}:{priority}" for dscp, priority in sorted(value.items(), key=by_number)]
             return [["dcb", "app", "replace", *device, "dscp-prio", *pairs]]
+        if part == "priority_to_tc":
+            return [["dcb", "ets", "set", *device, "prio-tc", *numbered(value)]]
+        if part == "ets":
+            shares = ["tc-tsa", *numbered(value["tsa"]), "tc-bw", *numbered(value["tc_bandwidth"])]
+            return [["dcb", "ets", "set", *device, *shares]]
+        if part in ("buffer_size", "prio_buffer"):
+            return [["dcb", "buffer", "set", *device, part.replace("_", "-"), *numbered(value)]]
         if part == "cable_length_m":
             # mlx5 takes a delay below its own bound for the length of the cable.
-            return [["dcb", "pfc", "set", *device, "delay", str(value)]]
+            return [["dcb", "pfc", "set", *device, "delay", f"{value:g}"]]
         flags = [f"{priority}:{'on' if value[priority] else 'off'}" for priority in PRIORITIES]
         return [["dcb", "pfc", "set", *device, "prio-pfc", *flags]]
+
+
+def joined(values: t.Sequence[t.Any]) -> str:
+    return ",".join(str(int(value)) for value in values)
+
+
+def numbered(values: t.Sequence[t.Any]) -> list[str]:
+    return [f"{index}:{value}" for index, value in enumerate(values)]
+
+
+def dcbx_owner(value: t.Mapping[str, t.Any]) -> str | None:
+    """Who owns data centre bridging, from a list of flags (iproute2) or from one member for each (its later JSON)."""
+    flags = value.get("dcbx")
+    if flags is None:
+        extra = value.get("extra") or {}
+        flags = [name for name, member in extra.items() if member is True]
+    return "os" if "host" in flags else "firmware"
 
 
 def by_number(item: tuple[str, int]) -> int:
@@ -128,6 +191,8 @@ class QosKnob(Knob):
         self.backend, self.name = backend, name
         # The driver takes the link down and up when the mask changes.
         self.disruption = "linkflap" if name == "pfc" else "none"
+        # Some drivers have no receive buffers or no exchange to own; what they lack is told, not refused.
+        self.optional = name in ("dcbx", "buffer_size", "prio_buffer", "cable_length_m")
 
     def read(self) -> t.Any:
         return self.backend.state().get(self.name)
@@ -146,25 +211,33 @@ class DscpKnob(QosKnob):
         return all((present or {}).get(dscp) == priority for dscp, priority in wanted.items())
 
 
-def choose(port: Port, cli: Cli) -> Backend:
+class BufferKnob(QosKnob):
+    """Sizes of receive buffers; the firmware keeps them in cells and may take a little less or more than was asked."""
+
+    cell_bytes = 4096
+
+    def same(self, present: t.Any, wanted: t.Any) -> bool:
+        pairs = list(zip(present or [], wanted))
+        return len(pairs) == len(wanted) and all(
+            bool(one) == bool(other) and abs(one - other) < self.cell_bytes for one, other in pairs
+        )
+
+
+def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
     """Return the back end that this host has."""
     for backend in (MlnxQos, Dcb):
         if cli.which(backend.name):
-            return backend(port, cli)
+            return backend(port, cli, parts)
     raise Failure(
         f"{port.netdev}: neither mlnx_qos (OFED) nor dcb (package iproute2) is on this host; install one of them"
     )
 
 
-def qos_knobs(port: Port, cli: Cli) -> list[Knob]:
-    """The parts in the order in which they must be set: who classifies, how, how much room, and PFC last."""
-    backend = choose(port, cli)
-    return [
-        QosKnob(backend, "trust"),
-        DscpKnob(backend, "dscp_to_priority"),
-        QosKnob(backend, "cable_length_m"),
-        QosKnob(backend, "pfc"),
-    ]
+def qos_knobs(port: Port, cli: Cli, parts: t.Collection[str]) -> list[Knob]:
+    """The wanted parts in their order."""
+    backend = choose(port, cli, parts)
+    kinds: dict[str, type[QosKnob]] = {"dscp_to_priority": DscpKnob, "buffer_size": BufferKnob}
+    return [kinds.get(part, QosKnob)(backend, part) for part in PARTS]
 
 
-__all__ = ("Backend", "Dcb", "DscpKnob", "MlnxQos", "QosKnob", "choose", "qos_knobs")
+__all__ = ("PARTS", "Backend", "BufferKnob", "Dcb", "DscpKnob", "MlnxQos", "QosKnob", "choose", "qos_knobs")

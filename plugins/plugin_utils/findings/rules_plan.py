@@ -196,6 +196,17 @@ ENTRIES: tuple[Entry, ...] = (
         "firewall.py",
     ),
     _define(
+        "RF-PLAN-NIC-FIRMWARE",
+        "warn",
+        "Firmware settings are not applied to a rail's card",
+        "gpu_fabric_nic_firmware asks for settings, and a rail's card is not this run's to set: it manages NVSwitches, "
+        "carries the run's own connection, or belongs to the hypervisor.",
+        "VPD and ports of the rails' cards, the interface of the connection, virtualization.",
+        "A rail's card that also carries management, or a device list that names an NVSwitch bridge.",
+        "Set these cards with mlxconfig by hand, from the console, or exclude them in gpu_fabric_exclude_devices.",
+        "nic_firmware.py",
+    ),
+    _define(
         "RF-PLAN-TOPOLOGY-DISAGREES",
         "warn",
         "The PCI tree and nvidia-smi disagree about distances",

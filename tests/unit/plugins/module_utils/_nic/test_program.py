@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import host, install, irqbalance, pcie, program
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -23,11 +26,54 @@ WANTED = {
     "traffic_class": 106,
 }
 ENTRY = {"netdev": "no-such-rail", "hca": "mlx5_0", "port": 1, "pci": "0000:18:00.0", "settings": WANTED}
+CLASSES = {
+    "dcbx": "os",
+    "priority_to_tc": [0, 1, 2, 3, 4, 5, 6, 7],
+    "ets": {"tsa": ["ets"] + ["strict"] * 2 + ["ets"] + ["strict"] * 4, "tc_bandwidth": [40, 0, 0, 60, 0, 0, 0, 0]},
+    "buffer_size": [20016, 200000, 0, 0, 0, 0, 0, 0],
+    "prio_buffer": [0, 0, 0, 1, 0, 0, 0, 0],
+    "cable_length_m": 30,
+}
+
+
+def config_space(acs: int | None = None, device_control: int = 0x2930) -> bytes:
+    """A function with a PCI Express capability at 0x60 and, where told, ACS at 0x160."""
+    data = bytearray(4096)
+    struct.pack_into("<H", data, 0x06, 0x10)
+    data[0x34] = 0x60
+    struct.pack_into("<BBH", data, 0x60, 0x10, 0x00, 0x0002)
+    struct.pack_into("<H", data, 0x68, device_control)
+    if acs is not None:
+        struct.pack_into("<I", data, 0x100, 0x0001 | 1 << 16 | 0x160 << 20)
+        struct.pack_into("<IHH", data, 0x160, 0x000D | 1 << 16, 0x5F, acs)
+    return bytes(data)
+
+
+def word_at(path: Path, offset: int) -> int:
+    return struct.unpack_from("<H", path.read_bytes(), offset)[0]
+
+
+@pytest.fixture
+def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pcie, "DEVICES", str(tmp_path / "devices"))
+    return tmp_path / "devices"
+
+
+@pytest.fixture(autouse=True)
+def nic(devices: Path) -> Path:
+    return function(devices, "0000:18:00.0")
+
+
+def function(devices: Path, bdf: str, acs: int | None = None) -> Path:
+    (devices / bdf).mkdir(parents=True)
+    path = devices / bdf / "config"
+    path.write_bytes(config_space(acs))
+    return path
 
 
 @pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
-def test_every_setting_is_brought_about_and_a_second_look_finds_nothing(qos_tool: str) -> None:
-    cli = FakeCli((qos_tool, "ethtool", "setpci"))
+def test_every_setting_is_brought_about_and_a_second_look_finds_nothing(qos_tool: str, nic: Path) -> None:
+    cli = FakeCli((qos_tool, "ethtool"))
     if qos_tool == "mlnx_qos":
         # Elsewhere the first entry of the table is what makes a port trust DSCP, so there it starts empty.
         cli.dscp = {26: 0, 48: 0}
@@ -38,13 +84,192 @@ def test_every_setting_is_brought_about_and_a_second_look_finds_nothing(qos_tool
     assert cli.pfc == [0, 0, 0, 1, 0, 0, 0, 0]
     assert cli.dscp == {26: 3, 48: 6}
     assert cli.pause == {"rx": "off", "tx": "off"}
-    assert cli.device_control == 0x5930, "only the three bits of the size may change"
+    assert word_at(nic, 0x68) == 0x5930, "only the three bits of the size may change"
     assert program.plan(ENTRY, cli).steps == []
 
 
 @pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
+def test_classes_buffers_and_owner_are_the_same_through_either_tool(qos_tool: str) -> None:
+    cli = FakeCli((qos_tool, "ethtool"))
+    cli.dcbx, cli.pfc = [], [0, 0, 0, 1, 0, 0, 0, 0]
+    entry = {**ENTRY, "settings": CLASSES}
+    todo = program.plan(entry, cli)
+    assert [step.knob.name for step in todo.steps] == list(CLASSES), "who decides comes first, room before the length"
+    assert not todo.flaps
+    program.apply(todo)
+    assert "host" in cli.dcbx and cli.prio_tc == CLASSES["priority_to_tc"]
+    assert (cli.tsa, cli.tc_bw) == (CLASSES["ets"]["tsa"], CLASSES["ets"]["tc_bandwidth"])
+    assert (cli.buffer_size, cli.prio_buffer, cli.cable) == (CLASSES["buffer_size"], CLASSES["prio_buffer"], 30)
+    assert cli.pfc == [0, 0, 0, 1, 0, 0, 0, 0], "setting the length must leave PFC as it is"
+    assert program.plan(entry, cli).steps == []
+
+
+@pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
+def test_first_values_of_classes_can_be_given_back(qos_tool: str) -> None:
+    cli = FakeCli((qos_tool, "ethtool"))
+    before = {step.knob.name: step.before for step in program.plan({**ENTRY, "settings": CLASSES}, cli).steps}
+    program.apply(program.plan({**ENTRY, "settings": CLASSES}, cli))
+    program.apply(program.plan({**ENTRY, "settings": before}, cli))
+    fresh = FakeCli()
+    assert (cli.prio_tc, cli.tsa, cli.tc_bw, cli.buffer_size) == (
+        fresh.prio_tc,
+        fresh.tsa,
+        fresh.tc_bw,
+        fresh.buffer_size,
+    )
+
+
+def test_sizes_that_the_firmware_rounds_are_not_written_for_ever() -> None:
+    cli = FakeCli()
+    cli.buffer_size = [20016, 199872, 0, 0, 0, 0, 0, 0]
+    wanted = {"buffer_size": CLASSES["buffer_size"]}
+    assert program.plan({**ENTRY, "settings": wanted}, cli).steps == []
+    cli.buffer_size[2] = 256
+    assert program.plan({**ENTRY, "settings": wanted}, cli).steps, "a buffer that should not be there is no rounding"
+
+
+def test_what_is_not_wanted_is_not_asked_for() -> None:
+    cli = FakeCli()
+    program.plan({**ENTRY, "settings": {"pfc": [False] * 8}}, cli)
+    assert [command.split()[3] for command in cli.commands if command.startswith("dcb")] == ["app", "pfc"]
+
+
+def test_accelerations_are_set_with_their_select_bits_and_only_those_wanted() -> None:
+    cli = FakeCli(("ethtool", "mlxreg"))
+    entry = {**ENTRY, "settings": {"accelerations": {"adp_retrans": False, "tx_window": True}}}
+    program.apply(program.plan(entry, cli))
+    assert (cli.registers["roce_adp_retrans_en"], cli.registers["roce_tx_window_en"]) == (0, 1)
+    assert "roce_tx_window_field_select=1" in cli.writes[-1] and "adp_retrans_field_select" not in cli.writes[-1]
+    assert program.plan(entry, cli).steps == []
+    assert program.plan(entry, FakeCli(("ethtool",))).unsupported == ["accelerations"]
+
+
+def test_read_request_of_a_function_that_shows_no_capability_is_told(nic: Path) -> None:
+    nic.write_bytes(nic.read_bytes()[:64])
+    assert "max_read_request_bytes" in program.plan(ENTRY, FakeCli()).unsupported
+
+
+# -- the host as a whole ----------------------------------------------------------------------------------------------
+
+
+def test_acs_is_cleared_on_the_named_bridges_only_and_can_come_back(devices: Path) -> None:
+    bridge, other = function(devices, "0000:15:00.0", acs=0x1D), function(devices, "0000:16:00.0", acs=0x1D)
+    plain = function(devices, "0000:17:00.0")
+    entry = {"netdev": program.HOST, "settings": {"acs_control": {"0000:15:00.0": 0, "0000:17:00.0": 0}}}
+    todo = program.plan(entry, FakeCli())
+    assert todo.steps[0].before == {"0000:15:00.0": 0x1D}, "a bridge without ACS has nothing to clear"
+    unchanged = plain.read_bytes()
+    program.apply(todo)
+    assert (word_at(bridge, 0x166), word_at(other, 0x166)) == (0, 0x1D)
+    assert plain.read_bytes() == unchanged
+    assert program.plan(entry, FakeCli()).steps == []
+    program.apply(program.plan({**entry, "settings": {"acs_control": todo.steps[0].before}}, FakeCli()))
+    assert word_at(bridge, 0x166) == 0x1D
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two CPUs with governors, huge pages, a port with two interrupts."""
+    for cpu, governor in (("cpu0", "powersave"), ("cpu1", "powersave")):
+        folder = tmp_path / "cpu" / cpu / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{governor}\n")
+        (folder / "scaling_available_governors").write_text("performance powersave\n")
+    (tmp_path / "cpu" / "cpufreq").mkdir()
+    (tmp_path / "thp").write_text("always [madvise] never\n")
+    for number, cpus in (("40", "0-127"), ("41", "3")):
+        (tmp_path / "irq" / number).mkdir(parents=True)
+        (tmp_path / "irq" / number / "smp_affinity_list").write_text(f"{cpus}\n")
+        (tmp_path / "net/rail0/device/msi_irqs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "net/rail0/device/msi_irqs" / number).write_text("msix\n")
+    monkeypatch.setattr(host, "CPUS", str(tmp_path / "cpu"))
+    monkeypatch.setattr(host, "HUGEPAGES", str(tmp_path / "thp"))
+    monkeypatch.setattr(host, "IRQS", str(tmp_path / "irq"))
+    monkeypatch.setattr(host, "NET", str(tmp_path / "net"))
+    return tmp_path
+
+
+def test_governor_of_every_cpu(machine: Path) -> None:
+    entry = {"netdev": program.HOST, "settings": {"cpu_governor": "performance"}}
+    (machine / "cpu/cpu1/cpufreq/scaling_governor").write_text("performance\n")
+    todo = program.plan(entry, FakeCli())
+    assert todo.steps[0].before == "performance powersave"
+    program.apply(todo)
+    assert (machine / "cpu/cpu0/cpufreq/scaling_governor").read_text().strip() == "performance"
+    assert program.plan(entry, FakeCli()).steps == []
+    with pytest.raises(Failure, match=r"ondemand is not offered .* it has performance, powersave"):
+        program.apply(program.plan({**entry, "settings": {"cpu_governor": "ondemand"}}, FakeCli()))
+
+
+def test_host_without_governors_or_huge_pages_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPUS", str(tmp_path / "none"))
+    monkeypatch.setattr(host, "HUGEPAGES", str(tmp_path / "none/enabled"))
+    entry = {"netdev": program.HOST, "settings": {"cpu_governor": "performance", "transparent_hugepages": "always"}}
+    todo = program.plan(entry, FakeCli())
+    assert todo.steps == [] and todo.unsupported == ["cpu_governor", "transparent_hugepages"]
+
+
+def test_huge_pages_are_read_from_their_brackets(machine: Path) -> None:
+    entry = {"netdev": program.HOST, "settings": {"transparent_hugepages": "always"}}
+    step = program.plan(entry, FakeCli()).steps[0]
+    assert (step.before, step.after) == ("madvise", "always")
+    assert program.plan({**entry, "settings": {"transparent_hugepages": "madvise"}}, FakeCli()).steps == []
+
+
+def test_interrupts_within_the_node_are_left_where_they_are(machine: Path) -> None:
+    entry = {"netdev": "rail0", "settings": {"irq_affinity": "0-31,64-95"}}
+    program.apply(program.plan(entry, FakeCli()))
+    assert (machine / "irq/40/smp_affinity_list").read_text() == "0-31,64-95"
+    assert (machine / "irq/41/smp_affinity_list").read_text() == "3\n", "it was on the node already"
+    assert program.plan(entry, FakeCli()).steps == []
+
+
+@given(st.sets(st.integers(0, 500)))
+def test_lists_of_cpus_are_read_as_they_are_written(cpus: set[int]) -> None:
+    assert host.cpu_set(host.cpu_list(cpus)) == cpus
+
+
+def test_settings_of_a_port_are_none_of_the_hosts() -> None:
+    with pytest.raises(Failure, match="unknown settings pfc"):
+        program.plan({"netdev": program.HOST, "settings": {"pfc": [True] * 8}}, FakeCli())
+
+
+def test_configuration_holds_the_host_beside_the_ports(tmp_path: Path) -> None:
+    path = tmp_path / "nics.json"
+    path.write_text('{"ports": [], "host": {"cpu_governor": "performance"}}')
+    assert program.load(str(path)) == [{"netdev": program.HOST, "settings": {"cpu_governor": "performance"}}]
+    path.write_text('{"ports": []}')
+    assert program.load(str(path)) == []
+
+
+def test_irqbalance_is_told_to_leave_pinned_interrupts_alone(tmp_path: Path) -> None:
+    import subprocess
+
+    unit = tmp_path / "usr/lib/systemd/system/irqbalance.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text(
+        "[Service]\nEnvironmentFile=-/etc/default/irqbalance\n"
+        "ExecStart=/usr/sbin/irqbalance \\\n --foreground $OPTIONS\n"
+    )
+    files = irqbalance.files({"0000:18:00.0"}, str(tmp_path))
+    drop_in = files[irqbalance.DROP_IN]
+    assert drop_in is not None and "ExecStart=\nExecStart=/usr/sbin/irqbalance" in drop_in
+    assert drop_in.rstrip().endswith(f"--foreground $OPTIONS --policyscript={irqbalance.POLICY}")
+    script = tmp_path / "policy"
+    script.write_text(files[irqbalance.POLICY] or "")
+
+    def answer(path: str) -> str:
+        return subprocess.run(["sh", str(script), path, "40"], capture_output=True, text=True, check=True).stdout
+
+    assert answer("/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0") == "ban=true\n"
+    assert answer("/sys/devices/pci0000:15/0000:15:01.0") == ""
+    assert set(irqbalance.files(set(), str(tmp_path)).values()) == {None}
+    assert set(irqbalance.files({"0000:18:00.0"}, str(tmp_path / "none")).values()) == {None}
+
+
+@pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
 def test_pause_goes_off_before_pfc_comes_on(qos_tool: str) -> None:
-    cli = FakeCli((qos_tool, "ethtool", "setpci"))
+    cli = FakeCli((qos_tool, "ethtool"))
     program.apply(program.plan(ENTRY, cli))
     pause = next(index for index, command in enumerate(cli.writes) if command.startswith("ethtool -A"))
     pfc = next(index for index, command in enumerate(cli.writes) if "pfc" in command)

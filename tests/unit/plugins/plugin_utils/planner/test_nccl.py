@@ -126,7 +126,18 @@ def test_one_dscp_moves_everything():
         assert qos["dscp_to_priority"] == {str(dscp): priority, "48": 6}
         assert (qos["trust"], qos["traffic_class"], qos["rdma_cm_tos"]) == ("dscp", tc, tc)
         assert qos["pfc"] == [bool(flag) for flag in mask]
-        assert host["nic_ports"][0]["settings"] == qos
+        assert host["nic_ports"][0]["settings"] == {**qos, "max_read_request_bytes": 4096}
+        assert qos["ecn_priority"] == priority
+        assert roce["switch"] == {
+            "trust": "dscp",
+            "dscp_to_priority": {str(dscp): priority, "48": 6},
+            "pfc": mask,
+            "ecn_traffic_classes": [priority],
+            "strict_traffic_classes": [6],
+            "mtu_min": 9022,
+        }
+        assert host["firewall"]["roce_dscp"] == dscp
+        assert host["ucx_env"]["UCX_IB_TRAFFIC_CLASS"] == str(tc)
 
 
 def test_profiles_without_lossless_class():
@@ -134,7 +145,8 @@ def test_profiles_without_lossless_class():
     assert lossy["rack"]["roce"]["pfc"] == [0] * 8
     assert lossy["hosts"]["gpu-01"]["nccl_env"]["NCCL_IB_TC"] == "106"
     none = boxes.rack({"gpu-01": boxes.hgx_h100().done()}, roce_profile="none")["hosts"]["gpu-01"]
-    assert none["qos"] == {} and none["nic_ports"] == [] and "NCCL_IB_TC" not in none["nccl_env"]
+    assert none["qos"] == {} and {tuple(port["settings"]) for port in none["nic_ports"]} == {("max_read_request_bytes",)}
+    assert "NCCL_IB_TC" not in none["nccl_env"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Firmware settings of a card: what they mean, what differs from what is wanted, and what the difference costs. Pure.
+
+The firmware keeps three values of every parameter: the factory's, the one in force, and the one of the next boot.
+Writing changes the last only; a reset of the card brings it into force.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+GATE = "ADVANCED_PCI_SETTINGS"
+#: What firmware shows only once GATE is in force.
+ADVANCED = frozenset({"MAX_ACC_OUT_READ", "PCI_WR_ORDERING", "HIDE_PORT2_PF"})
+#: Parameters that no reset of the card brings into force: the processor beside it keeps its power.
+POWERCYCLE = ("INTERNAL_CPU_",)
+LINK_TYPE = "LINK_TYPE"
+ETHERNET = ("eth", "2")
+
+NEEDS = ("none", "fwreset", "reboot", "powercycle")
+
+_NAMED = re.compile(r"^(?P<label>[^()]*)\((?P<number>-?[0-9]+)\)$")
+_NUMBER = re.compile(r"^-?[0-9]+$")
+_HEX = re.compile(r"^0[xX][0-9a-fA-F]+$")
+_PORT = re.compile(r"^(?P<stem>.+)_P(?P<port>\d+)$")
+_TRUTH = {"true": "1", "yes": "1", "false": "0", "no": "0"}
+
+Parameters = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+def number_of(value: t.Any) -> int | None:
+    """The number behind ``ETH(2)``, ``0x1f``, ``16``, ``True``; ``None`` where only a name is given."""
+    if isinstance(value, bool):
+        return int(value)
+    text = str(value).strip()
+    named = _NAMED.match(text)
+    if named:
+        return int(named.group("number"))
+    if text.lower().startswith("0x"):
+        return int(text, 16) if _HEX.match(text) else None
+    return int(text) if _NUMBER.match(text) else None
+
+
+def label_of(value: t.Any) -> str:
+    text = str(value).strip()
+    named = _NAMED.match(text)
+    return (named.group("label") if named else text).lower()
+
+
+def same(wanted: t.Any, shown: t.Any) -> bool:
+    """Whether a value as a person writes it is the one that the tool shows."""
+    one, other = number_of(wanted), number_of(shown)
+    if one is not None and other is not None:
+        return one == other
+    wanted_label = label_of(wanted)
+    if other in (0, 1) and wanted_label in _TRUTH and label_of(shown) in ("true", "false"):
+        return _TRUTH[wanted_label] == str(other)
+    return wanted_label == label_of(shown)
+
+
+def argument(value: t.Any) -> str:
+    """A value as the tool takes it: the number where there is one."""
+    number = number_of(value)
+    if number is not None:
+        return hex(number) if str(value).strip().lower().startswith("0x") else str(number)
+    return _TRUTH.get(str(value).strip().lower(), str(value).strip())
+
+
+class Resolution(t.NamedTuple):
+    """The wanted settings in a card's own names."""
+
+    settings: dict[str, t.Any]
+    #: Wait until GATE is in force.
+    deferred: dict[str, t.Any]
+    #: Optional ones that this card does not have.
+    skipped: list[str]
+    #: One sentence each.
+    refusals: list[str]
+
+
+def resolve(wanted: t.Mapping[str, t.Any], optional: t.Collection[str], parameters: Parameters) -> Resolution:
+    """Give every wanted setting its place among the card's parameters.
+
+    A name without a port (``LINK_TYPE``) stands for every port of the card (``LINK_TYPE_P1``, ``LINK_TYPE_P2``); a
+    name with one counts before it.
+    """
+    found = Resolution({}, {}, [], [])
+    exact = {name: value for name, value in wanted.items() if name in parameters}
+    for name, value in wanted.items():
+        if name in exact:
+            names = [name]
+        else:
+            names = [item for item in _ports_of(name, parameters) if item not in exact]
+            if not names and _ports_of(name, parameters):
+                continue
+        if not names:
+            _absent(name, value, wanted, optional, parameters, found)
+            continue
+        for item in names:
+            reason = _obstacle(parameters[item])
+            if reason and not same(value, parameters[item].get("next")):
+                if name in optional:
+                    found.skipped.append(item)
+                else:
+                    found.refusals.append(f"{item} {reason}")
+            else:
+                found.settings[item] = value
+    return found
+
+
+def _ports_of(stem: str, parameters: Parameters) -> list[str]:
+    return sorted(name for name in parameters if (match := _PORT.match(name)) and match.group("stem") == stem)
+
+
+def _obstacle(parameter: t.Mapping[str, t.Any]) -> str:
+    if parameter.get("read_only"):
+        return f"is read only (it is {parameter.get('next')})"
+    shown = parameter.get("next")
+    if isinstance(shown, list) or str(shown).startswith("Array["):
+        return "is an array; only single values can be set"
+    return ""
+
+
+def _absent(
+    name: str,
+    value: t.Any,
+    wanted: t.Mapping[str, t.Any],
+    optional: t.Collection[str],
+    parameters: Parameters,
+    found: Resolution,
+) -> None:
+    match = _PORT.match(name)
+    if (match.group("stem") if match else name) == LINK_TYPE and label_of(value) in ETHERNET:
+        return  # a card that knows no other link than Ethernet has no such parameter
+    gate = parameters.get(GATE)
+    if name in ADVANCED and gate is not None and number_of(gate.get("current")) != 1:
+        if same(wanted.get(GATE, 0), "True(1)"):
+            found.deferred[name] = value
+        else:
+            found.refusals.append(f"{name} is shown only once {GATE} is in force; set {GATE} to 1 along with it")
+        return
+    if name in optional:
+        found.skipped.append(name)
+        return
+    if match and _ports_of(match.group("stem"), parameters):
+        found.refusals.append(f"{name}: the card has no port {match.group('port')}")
+        return
+    near = difflib.get_close_matches(name, parameters, n=1, cutoff=0.75)
+    hint = f"; the nearest that it has is {near[0]}" if near else ""
+    found.refusals.append(f"{name} is no parameter of this card and firmware{hint}")
+
+
+class Difference(t.NamedTuple):
+    """One parameter whose value of the next boot is not the wanted one."""
+
+    name: str
+    current: t.Any
+    next: t.Any
+    wanted: t.Any
+
+
+def differences(settings: t.Mapping[str, t.Any], parameters: Parameters) -> list[Difference]:
+    return [
+        Difference(name, parameters[name].get("current"), parameters[name].get("next"), value)
+        for name, value in settings.items()
+        if not same(value, parameters[name].get("next"))
+    ]
+
+
+def pending(parameters: Parameters, after: t.Mapping[str, t.Any] | None = None) -> dict[str, tuple[t.Any, t.Any]]:
+    """Parameters whose next value is not the one in force; *after* are the values that are about to be written."""
+    found = {}
+    for name, parameter in parameters.items():
+        coming = (after or {}).get(name, parameter.get("next"))
+        current = parameter.get("current")
+        if current is not None and coming is not None and not same(coming, current):
+            found[name] = (current, coming)
+    return found
+
+
+def need(names: t.Collection[str], resettable: bool) -> str:
+    """What brings these parameters into force."""
+    if not names:
+        return "none"
+    if any(name.startswith(POWERCYCLE) for name in names):
+        return "powercycle"
+    return "fwreset" if resettable else "reboot"
+
+
+def worst(needs: t.Iterable[str]) -> str:
+    return max(needs, key=NEEDS.index, default="none")
+
+
+__all__ = (
+    "ADVANCED",
+    "GATE",
+    "LINK_TYPE",
+    "NEEDS",
+    "Difference",
+    "Parameters",
+    "Resolution",
+    "argument",
+    "differences",
+    "label_of",
+    "need",
+    "number_of",
+    "pending",
+    "resolve",
+    "same",
+    "worst",
+)

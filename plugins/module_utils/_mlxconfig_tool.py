@@ -1,0 +1,174 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""The tools that read and write a card's firmware settings: MFT's ``mlxconfig`` or mstflint's ``mstconfig``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import vpd
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_bytes, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig import argument
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import mlxconfig, mlxfwreset
+
+MELLANOX = "0x15b3"
+#: A reset of the whole card through its PCI link; the driver restarts.
+RESET_LEVEL = "3"
+_PAIRS = (("mlxconfig", "mlxfwreset"), ("mstconfig", "mstfwreset"))
+#: A card answers in one to three seconds; a reset takes up to a minute.
+_TIMEOUT_S, _RESET_TIMEOUT_S = 60.0, 300.0
+
+
+class Tool:
+    """Questions to the firmware of one host's cards, and orders."""
+
+    def __init__(self, cli: Cli) -> None:
+        self._cli = cli
+        pair = next((pair for pair in _PAIRS if cli.which(pair[0])), None)
+        if pair is None:
+            raise Failure(
+                "Neither mlxconfig (MFT, DOCA) nor mstconfig (package mstflint) is on this host; install one of them, "
+                "or leave gpu_fabric_nic_firmware empty"
+            )
+        self.name, reset = pair
+        self.reset_name = reset if cli.which(reset) else None
+
+    def query(self, device: str) -> dict[str, dict[str, t.Any]]:
+        """The card's parameters with ``default``, ``current`` and ``next``; JSON where the tool has it."""
+        answer = self._query_json(device)
+        if answer is None:
+            answer = self._checked([self.name, "-d", device, "-e", "q"]).stdout
+        parsed = mlxconfig.parse(answer)
+        devices = parsed.value["devices"]
+        parameters = devices[0]["parameters"] if len(devices) == 1 else {}
+        lacking = [name for name, values in parameters.items() if "current" not in values or "next" not in values]
+        if not parameters or lacking:
+            told = "; ".join(problem.reason for problem in parsed.problems[:3]) or "it shows no parameter"
+            raise Failure(f"{device}: the answer of {self.name} cannot be read: {told}", stdout=answer[:4000])
+        return dict(parameters)
+
+    def _query_json(self, device: str) -> str | None:
+        """The tool reads the file before it writes it, so that must hold JSON already."""
+        handle, path = tempfile.mkstemp(prefix="gpu-fabric-", suffix=".json")
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as stream:
+                stream.write("{}\n")
+            result = self._cli.run([self.name, "-d", device, "-e", "-j", path, "q"], check=False, timeout_s=_TIMEOUT_S)
+            text = read_text(path) or ""
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        # An older tool does not know -j: it fails, or leaves the file as it is.
+        return text if result.rc == 0 and "tlv_configuration" in text else None
+
+    def rehearse(self, device: str, settings: t.Mapping[str, t.Any]) -> str | None:
+        """Have the tool check a change without making it: its question is answered with no. The refusal, or None."""
+        result = self._cli.run(
+            [self.name, "-d", device, "set", *_words(settings)], check=False, stdin="n\n", timeout_s=_TIMEOUT_S
+        )
+        errors = mlxconfig.parse(result.stdout + result.stderr).value["errors"]
+        refusals = [text for text in errors if "abort" not in text.lower()]
+        if refusals:
+            return "; ".join(refusals)
+        asked = "Apply new Configuration" in result.stdout
+        return None if asked else f"{result.command} did not ask: {(result.stdout + result.stderr).strip()[-300:]}"
+
+    def set(self, device: str, settings: t.Mapping[str, t.Any]) -> None:
+        self._checked([self.name, "-y", "-d", device, "set", *_words(settings)])
+
+    def resettable(self, device: str) -> bool:
+        """Whether this card can be reset without a reboot of the host."""
+        if self.reset_name is None:
+            return False
+        result = self._cli.run([self.reset_name, "-d", device, "query"], check=False, timeout_s=_TIMEOUT_S)
+        level = mlxfwreset.parse(result.stdout).value["levels"].get(RESET_LEVEL)
+        return result.rc == 0 and level is not None and bool(level["supported"])
+
+    def reset(self, device: str) -> None:
+        self._checked([str(self.reset_name), "-d", device, "-y", "reset"], _RESET_TIMEOUT_S)
+
+    def _checked(self, argv: list[str], timeout_s: float = _TIMEOUT_S) -> Result:
+        """Fail on a status and on an error that the tool prints while it exits with 0."""
+        result = self._cli.run(argv, check=False, timeout_s=timeout_s)
+        told = result.stdout + "\n" + result.stderr
+        errors = [line.strip() for line in told.splitlines() if line.strip().startswith("-E-")]
+        if result.rc != 0 or errors:
+            said = "; ".join(errors) or result.stderr.strip() or result.stdout.strip() or "no message"
+            raise Failure(
+                f"{result.command} exited with {result.rc}: {said}",
+                cmd=list(result.argv),
+                rc=result.rc,
+                stdout=result.stdout,
+                stderr=result.stderr,
+            )
+        return result
+
+
+def _words(settings: t.Mapping[str, t.Any]) -> list[str]:
+    return [f"{name}={argument(value)}" for name, value in settings.items()]
+
+
+class Pci:
+    """What sysfs says about a card: its functions, its interfaces, whether it manages NVSwitches."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._devices = os.path.join(root, "sys/bus/pci/devices")
+        self._net = os.path.join(root, "sys/class/net")
+
+    def _attribute(self, bdf: str, name: str) -> str:
+        return (read_text(os.path.join(self._devices, bdf, name)) or "").strip()
+
+    def obstacle(self, bdf: str) -> str | None:
+        """Why this function is no card whose firmware may be set, or None."""
+        if not os.path.isdir(os.path.join(self._devices, bdf)):
+            return "there is no such PCI function on this host"
+        if self._attribute(bdf, "vendor") != MELLANOX:
+            return f"it is no ConnectX or BlueField function (vendor {self._attribute(bdf, 'vendor')})"
+        if os.path.exists(os.path.join(self._devices, bdf, "physfn")):
+            return "it is a virtual function; its card belongs to another function or host"
+        for function in self.functions(bdf):
+            data = read_bytes_of(os.path.join(self._devices, function, "vpd"))
+            if vpd.decode(data).get("sw_mng"):
+                return f"{function} has SW_MNG in its VPD: it manages the NVSwitches and is not to be touched"
+        return None
+
+    def functions(self, bdf: str) -> list[str]:
+        """The physical functions of the same card: one slot, one set of settings."""
+        slot = bdf.rpartition(".")[0]
+        names = os.listdir(self._devices) if os.path.isdir(self._devices) else []
+        return sorted(
+            name
+            for name in names
+            if name.rpartition(".")[0] == slot and not os.path.exists(os.path.join(self._devices, name, "physfn"))
+        )
+
+    def netdevs(self, functions: t.Collection[str]) -> set[str]:
+        """Interfaces of these functions and of their virtual functions."""
+        found = set()
+        for name in os.listdir(self._net) if os.path.isdir(self._net) else ():
+            path = os.path.realpath(os.path.join(self._net, name, "device"))
+            physical = os.path.join(path, "physfn")
+            owner = os.path.realpath(physical) if os.path.exists(physical) else path
+            # a subfunction's interface hangs below its function
+            if set(owner.split(os.sep)) & set(functions):
+                found.add(name)
+        return found
+
+
+def read_bytes_of(path: str) -> bytes:
+    """A file of sysfs; nothing where the kernel does not let it be read, as the VPD of some cards."""
+    try:
+        return read_bytes(path) or b""
+    except Failure:
+        return b""
+
+
+__all__ = ("Pci", "Tool")

@@ -1,0 +1,119 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""Run-time settings of the host as a whole: CPUs, memory, PCIe bridges, and the interrupts of a port."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port, write_file
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import AccessControl
+
+CPUS = "/sys/devices/system/cpu"
+HUGEPAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+IRQS = "/proc/irq"
+NET = "/sys/class/net"
+
+
+class Governor(Knob):
+    """The frequency governor of every CPU; virtual machines have none."""
+
+    name = "cpu_governor"
+    optional = True
+
+    def _files(self) -> list[str]:
+        names = os.listdir(CPUS) if os.path.isdir(CPUS) else []
+        paths = [os.path.join(CPUS, name, "cpufreq/scaling_governor") for name in names if name.strip("cpu").isdigit()]
+        return [path for path in sorted(paths) if os.path.exists(path)]
+
+    def read(self) -> str | None:
+        """One word, or all that there are; a CPU that is taken offline meanwhile counts for nothing."""
+        found = {(read_text(path) or "").strip() for path in self._files()} - {""}
+        return " ".join(sorted(found)) or None
+
+    def write(self, value: str) -> None:
+        for path in self._files():
+            offered = (read_text(os.path.join(os.path.dirname(path), "scaling_available_governors")) or value).split()
+            # what several CPUs had apart is not remembered for each; the first word stands for all
+            word = value.split()[0]
+            if word not in offered:
+                raise Failure(f"{path}: {word} is not offered by this driver; it has {', '.join(offered)}")
+            write_file(path, word)
+
+
+class Hugepages(Knob):
+    """Transparent huge pages; the kernel shows the words it knows with the chosen one in brackets."""
+
+    name = "transparent_hugepages"
+    optional = True
+
+    def read(self) -> str | None:
+        words = (read_text(HUGEPAGES) or "").split()
+        return next((word.strip("[]") for word in words if word.startswith("[")), None)
+
+    def write(self, value: str) -> None:
+        write_file(HUGEPAGES, value)
+
+
+class IrqAffinity(Knob):
+    """The CPUs that may serve a port's interrupts, as a list such as ``0-55,112-167``."""
+
+    name = "irq_affinity"
+    optional = True
+
+    def __init__(self, port: Port) -> None:
+        self.netdev = port.netdev
+
+    def _files(self) -> list[str]:
+        folder = os.path.join(NET, self.netdev, "device/msi_irqs")
+        numbers = sorted(filter(str.isdigit, os.listdir(folder)), key=int) if os.path.isdir(folder) else []
+        paths = [os.path.join(IRQS, number, "smp_affinity_list") for number in numbers]
+        return [path for path in paths if os.path.exists(path)]
+
+    def read(self) -> str | None:
+        cpus: set[int] = set()
+        for path in self._files():
+            cpus |= cpu_set(read_text(path) or "")
+        return cpu_list(cpus) or None
+
+    def write(self, value: str) -> None:
+        wanted = cpu_set(value)
+        for path in self._files():
+            if not cpu_set(read_text(path) or "") <= wanted:
+                write_file(path, value)
+
+    def same(self, present: t.Any, wanted: t.Any) -> bool:
+        return cpu_set(present or "") <= cpu_set(wanted)
+
+
+def cpu_set(text: str) -> set[int]:
+    """The CPUs of a list as the kernel writes it."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        first, dash, last = part.partition("-")
+        if first.isdigit() and (not dash or last.isdigit()):
+            cpus.update(range(int(first), int(last if dash else first) + 1))
+    return cpus
+
+
+def cpu_list(cpus: t.Collection[int]) -> str:
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and parts[-1][1] == cpu - 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def host_knobs(wanted: t.Mapping[str, t.Any]) -> list[Knob]:
+    return [Governor(), Hugepages(), AccessControl(wanted.get("acs_control") or {})]
+
+
+__all__ = ("Governor", "Hugepages", "IrqAffinity", "cpu_list", "cpu_set", "host_knobs")

@@ -1,0 +1,180 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The firmware settings of the rails' cards: what is wanted of which card, why, and whether anything is left to do."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import (
+    Function,
+    Machine,
+    normal_bdf,
+    pci_key,
+    text,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import Rail
+
+RECORD = "/var/lib/gpu_fabric/nic_firmware.json"
+MELLANOX = "15b3"
+LINK_TYPES = {"roce": "ETH", "infiniband": "IB"}
+
+
+class Setting(t.NamedTuple):
+    value: t.Any
+    reason: str
+    #: Passed over on cards that do not have it.
+    optional: bool
+
+
+def profile(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: bool) -> dict[str, Setting]:
+    """What the intent says about firmware without naming a parameter; names without a port stand for every port."""
+    wanted: dict[str, Setting] = {}
+    fabric = intent["gpu_fabric_fabric"]
+    if fabric in LINK_TYPES:
+        wanted["LINK_TYPE"] = Setting(LINK_TYPES[fabric], f"gpu_fabric_fabric is {fabric}", True)
+    if intent["gpu_fabric_nic_firmware_profile"] == "none":
+        return wanted
+    if x86:  # Grace and later platforms route GPUDirect through their IOMMU and need the services
+        wanted["ATS_ENABLED"] = Setting(0, "GPUDirect on bare metal does without translation services", True)
+    if quality.get("profile") in ("lossless", "lossy"):
+        priority = quality["priority"]
+        owner = "the host owns data centre bridging; the firmware's own exchange would overwrite it"
+        wanted |= {
+            "LLDP_NB_DCBX": Setting(0, owner, True),
+            "DCBX_WILLING": Setting(0, owner, True),
+            "ROCE_CC_ALGORITHM": Setting(0, "DCQCN, which answers the switches' ECN marks", True),
+            "ROCE_CC_PRIO_MASK": Setting(1 << priority, f"congestion control on the data's priority {priority}", True),
+            "CNP_DSCP": Setting(quality["cnp_dscp"], "gpu_fabric_roce_cnp_dscp", True),
+            "CNP_802P_PRIO": Setting(quality["cnp_priority"], "the priority of gpu_fabric_roce_cnp_dscp", True),
+        }
+    return wanted
+
+
+def settings(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: bool) -> dict[str, Setting]:
+    """The profile with gpu_fabric_nic_firmware over it; null takes a setting of the profile away."""
+    wanted = profile(intent, quality, x86)
+    given = intent["gpu_fabric_nic_firmware"]
+    for name, value in sorted(given.items()):
+        wanted.pop(name, None)
+        if value is not None:
+            wanted[name] = Setting(value, "set in gpu_fabric_nic_firmware", False)
+    hidden = sorted(firmware.ADVANCED & set(wanted))
+    if hidden and firmware.GATE not in wanted:
+        wanted[firmware.GATE] = Setting(1, f"the firmware hides {', '.join(hidden)} without it", False)
+    return dict(sorted(wanted.items()))
+
+
+def for_host(
+    intent: t.Mapping[str, t.Any],
+    machine: Machine,
+    rails: t.Sequence[Rail],
+    quality: t.Mapping[str, t.Any],
+    protected: t.Collection[str],
+) -> tuple[dict[str, t.Any], list[Note]]:
+    """``plan.hosts[h].nic_firmware`` and what has to be said about it."""
+    record = _record(machine)
+    if intent["gpu_fabric_state"] == "absent":
+        return {"run": bool(record), "cards": [], "reasons": {}, "left_out": {}}, []
+    wanted = settings(intent, quality, text(mapping(machine.facts.get("host")).get("architecture")) == "x86_64")
+    left_out: dict[str, str] = {}
+    cards = []
+    if wanted:
+        for functions in _cards(machine, rails):
+            reason = _why_not(machine, functions, protected)
+            if reason:
+                left_out[functions[0].bdf] = reason
+            else:
+                cards.append(_card(functions, wanted))
+    notes = []
+    # what only the profile wants is no loss on a card that is left alone
+    if left_out and intent["gpu_fabric_nic_firmware"]:
+        notes.append(
+            Note(
+                "RF-PLAN-NIC-FIRMWARE",
+                ",".join(left_out),
+                f"gpu_fabric_nic_firmware is not applied to {', '.join(left_out)}",
+                [f"{device}: {reason}" for device, reason in left_out.items()],
+                "Set these cards with mlxconfig by hand, from the console, or exclude them in "
+                "gpu_fabric_exclude_devices",
+            )
+        )
+    plan = {
+        "run": _to_do(machine, cards, record),
+        "cards": cards,
+        "reasons": {name: setting.reason for name, setting in wanted.items()} if cards else {},
+        "left_out": left_out,
+    }
+    return plan, notes
+
+
+def _cards(machine: Machine, rails: t.Sequence[Rail]) -> list[list[Function]]:
+    """The rails' cards: their physical functions, in one slot or with one serial number and one board."""
+    cards: dict[str, list[Function]] = {}
+    for function in machine.functions.values():
+        if function.vendor == MELLANOX and function.is_network and not function.physfn:
+            cards.setdefault(_identity(machine, function), []).append(function)
+    used = {rail.hca.pci for rail in rails if not rail.hca.software}
+    found = [sorted(card, key=lambda f: pci_key(f.bdf)) for card in cards.values() if used & {f.bdf for f in card}]
+    # a rail on a virtual function belongs to no card of this host's
+    return sorted(found, key=lambda card: pci_key(card[0].bdf))
+
+
+def _identity(machine: Machine, function: Function) -> str:
+    data = mapping(mapping(machine.facts.get("pci")).get(function.bdf))
+    serial = text(mapping(data.get("vpd")).get("serial"))
+    part = text(mapping(data.get("vpd")).get("part_number"))
+    return f"{part} {serial}" if serial else function.bdf.rpartition(".")[0]
+
+
+def _why_not(machine: Machine, functions: list[Function], protected: t.Collection[str]) -> str:
+    if machine.virtual:
+        return "a virtual machine does not own the card that is passed to it"
+    bridges = [function.bdf for function in functions if function.sw_mng]
+    if bridges:
+        return f"{bridges[0]} has SW_MNG in its VPD: it manages the NVSwitches"
+    own = {function.bdf for function in functions}
+    for dev in machine.netdevs.values():
+        physical = machine.function(dev.pci).physfn or dev.pci
+        if dev.name in protected and physical in own:
+            return f"{dev.name} on it carries this run's connection"
+    return ""
+
+
+def _card(functions: list[Function], wanted: t.Mapping[str, Setting]) -> dict[str, t.Any]:
+    slot = functions[0].bdf.rpartition(".")[0]
+    return {
+        "device": functions[0].bdf,
+        "functions": [function.bdf for function in functions if function.bdf.rpartition(".")[0] != slot],
+        "settings": {name: setting.value for name, setting in wanted.items()},
+        "optional": [name for name, setting in wanted.items() if setting.optional],
+    }
+
+
+def _record(machine: Machine) -> dict[str, t.Any]:
+    """What the module changed on this host before."""
+    try:
+        return mapping(json.loads(text(mapping(machine.facts.get("files")).get(RECORD)) or "{}"))
+    except ValueError:
+        return {"": "cannot be read"}
+
+
+def _to_do(machine: Machine, cards: list[dict[str, t.Any]], record: dict[str, t.Any]) -> bool:
+    """Whether the module has to look: not where the facts show every setting in force and nothing to go back."""
+    known = {normal_bdf(bdf): mapping(values) for bdf, values in mapping(machine.facts.get("nic_config")).items()}
+    wanted: dict[str, set[str]] = {}
+    for card in cards:
+        parameters = {name: mapping(values) for name, values in known.get(card["device"], {}).items()}
+        found = firmware.resolve(card["settings"], card["optional"], parameters)
+        if not parameters or found.refusals or found.deferred or firmware.differences(found.settings, parameters):
+            return True
+        if set(firmware.pending(parameters)) & set(found.settings):
+            return True
+        wanted[card["device"]] = set(found.settings)
+    return any(set(mapping(first)) - wanted.get(device, set()) for device, first in record.items())
