@@ -19,6 +19,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import 
     host,
     kernel_log,
     limits,
+    link_config,
     modules,
     netdevs,
     nics,
@@ -64,6 +65,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
     run.section("rdma_devices", lambda: rdma.collect(source))
     run.section("netdevs", lambda: netdevs.collect(source))
     run.merge("rdma_devices", lambda: _merge_rdma(run))
+    run.section("link_config", lambda: link_config.collect(source))
     run.merge("routes", lambda: routes.collect(source))
     run.section("ssh", lambda: routes.ssh(source, facts.get("netdevs", {}), facts.get("routes", [])))
     run.section("packages", lambda: packages.collect(source, run.tools))

@@ -195,7 +195,9 @@ def not_running(host: HostView) -> t.Iterator[Finding]:
     installed = _installed(host)
     if host.get("fabric_manager", "active") is not False or not installed or not has_nvswitch(host):
         return
-    if not host.loaded("nvidia") or any(version_differs(host)):
+    # A recording need not hold the list of modules.
+    no_driver = host.loaded("nvidia") is False or (host.loaded("nvidia") is None and not host.recorded_only)
+    if no_driver or any(version_differs(host)):
         return  # without a driver it cannot run; at another version that is the finding
     yield FM_NOT_RUNNING.on(
         host,

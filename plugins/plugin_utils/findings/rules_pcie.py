@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import lines_about
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import lines_about, text
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, mapping, short_bdf
 
 PCIE_WIDTH = define(
@@ -88,6 +89,12 @@ def watched(host: HostView) -> dict[str, str]:
         ignored = device.get("software") or host.roles.get(name) in ("vf", "unused", "software", "data_direct")
         if pci and not ignored and not mapping(host.section("pci").get(pci)).get("physfn"):
             found.setdefault(pci, name)
+    if host.recorded_only and "rdma_devices" not in host.facts:
+        # lspci alone: adapters without their RDMA names.
+        for pci, data in host.section("pci").items():
+            function = mapping(data)
+            if function.get("vendor") == "15b3" and str(function.get("class", "")).startswith("02"):
+                found.setdefault(pci, "adapter")
     return found
 
 
@@ -150,6 +157,33 @@ def _evidence(host: HostView, address: str, link: dict[str, t.Any], now: str, mo
     names = {"width": "link_width", "speed_gts": "link_speed"}[now]
     lines = [f"{base}/current_{names}: {link.get(now)}", f"{base}/max_{names}: {link.get(most)}"]
     return lines + [line for line in lines_about(host, address) if "bandwidth" in line.lower()][:2]
+
+
+# What a driver says of its own link: mlx5_core, and the PCI core for the others.
+_LIMITED = re.compile(
+    r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): (?P<gbps>[\d.]+) Gb/s available PCIe bandwidth, limited "
+    r"by (?P<speed>[\d.]+) GT/s PCIe x(?P<width>\d+) link at (?P<where>\S+) \(capable of [\d.]+ Gb/s with "
+    r"(?P<most_speed>[\d.]+) GT/s PCIe x(?P<most_width>\d+) link\)"
+)
+
+
+@host_rule(PCIE_WIDTH, PCIE_SPEED)
+def limited_says_the_kernel(host: HostView) -> t.Iterator[Finding]:
+    for pci, match in {m["pci"]: m for m in map(_LIMITED.search, text(host)) if m}.items():
+        if mapping(host.section("pci").get(pci)).get("link"):
+            continue  # the link's own attributes are the better source
+        narrow = int(match["width"]) < int(match["most_width"])
+        what = f"x{match['width']}" if narrow else f"{match['speed']} GT/s"
+        wanted = f"x{match['most_width']}" if narrow else f"{match['most_speed']} GT/s"
+        yield (PCIE_WIDTH if narrow else PCIE_SPEED).on(
+            host,
+            f"{host.name}: {short_bdf(pci)} runs PCIe {what} at {match['where']}, {wanted} wanted: "
+            f"{match['gbps']} Gb/s are available",
+            device=pci,
+            evidence=[match.string],
+            # A slower slot is a matter of the board; lost lanes are a fault.
+            severity=None if narrow else "warn",
+        )
 
 
 @host_rule(PCIE_BANDWIDTH)

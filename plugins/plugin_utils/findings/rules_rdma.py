@@ -151,8 +151,23 @@ TOOL_DISAGREES = define(
     source="DESIGN: sysfs first, tools second.",
 )
 
-# Makers whose network functions carry RDMA: NVIDIA/Mellanox, Intel, Broadcom, Amazon EFA, Cornelis, Microsoft.
-_MAKERS = frozenset({"15b3", "8086", "14e4", "1d0f", "434e", "1414"})
+NO_GUID = define(
+    "rdma",
+    "RF-PORT-NO-GUID",
+    title="A virtual function has no GUID",
+    severity="fail",
+    phase="preflight",
+    means="The function's physical link is up and its port stays down: without a GUID the subnet manager cannot give "
+    "it a LID.",
+    looks_at="Node GUID, port state and LID of InfiniBand functions.",
+    cause="The virtual function was made and nobody set its node and port GUID, or the subnet manager was started "
+    "without virtualisation.",
+    remedy="On the host that owns the physical function: ip link set PF vf N node_guid GUID port_guid GUID, set the "
+    "function's link state to auto, bind it again; opensm needs virt_enabled 2.",
+    check="ibstat: Node GUID is not 0, State: Active.",
+    source="https://github.com/Mellanox/network-operator/issues/249",
+)
+
 _IGNORED_ROLES = frozenset({"unused", "management", "vf", "software", "nvswitch_bridge", "data_direct"})
 
 
@@ -208,23 +223,28 @@ def _role(port: Port, roles: dict[tuple[str, str], str | None]) -> str | None:
     return "compute" if usual == "compute" else port.role
 
 
-@rack_rule(PORT_DOWN, PORT_INIT)
+@rack_rule(PORT_DOWN, PORT_INIT, NO_GUID)
 def ports_not_active(rack: RackView) -> t.Iterator[Finding]:
     roles = _rack_roles(rack)
     up_here = {host.name: any(p.active for p in host.rail_ports) for host in rack.hosts}
     states: dict[tuple[str, str], list[bool]] = collections.defaultdict(list)
     for host in rack.hosts:
         for port in host.ports:
-            if port.state is not None:
-                states[(str(port.owner.get("pci")), port.number)].append(port.active)
+            if (state := _state(host, port)) is not None:
+                states[_slot(port)].append(state == "active")
     for host in rack.hosts:
         for port in host.ports:
             role = _role(port, roles)
-            if port.state in (None, "active") or role in _IGNORED_ROLES:
+            if _state(host, port) in (None, "active") or role in _IGNORED_ROLES:
                 continue
-            seen = states[(str(port.owner.get("pci")), port.number)]
+            seen = states[_slot(port)]
             up, known = sum(seen), len(seen)
             infiniband = port.data.get("link_layer") == "InfiniBand"
+            guid = str(port.owner.get("node_guid") or "")
+            linked = port.state == "down" and port.data.get("phys_state") == "linkup"
+            if infiniband and linked and guid and not guid.strip("0"):
+                yield _no_guid(host, port)
+                continue
             if infiniband and port.state in ("initializing", "armed"):
                 yield _no_manager(host, port)
                 continue
@@ -235,6 +255,28 @@ def ports_not_active(rack: RackView) -> t.Iterator[Finding]:
             if role == "compute" and switched_off and not infiniband and not up and not up_here[host.name]:
                 continue  # administratively down everywhere: this rack was not configured yet
             yield _down(host, port, role, up, known)
+
+
+def _slot(port: Port) -> tuple[str, str]:
+    return (str(port.owner.get("pci") or port.device), port.number)
+
+
+def _state(host: HostView, port: Port) -> str | None:
+    """The port's state; where no tool told it (ibdev2netdev alone), that of its Ethernet interface."""
+    data = mapping(host.get("netdevs", port.netdev)) if port.netdev else {}
+    if port.state is not None or data.get("kind") == "ipoib" or str(port.netdev).startswith("ib"):
+        return port.state
+    return {"up": "active", "down": "down"}.get(str(data.get("operstate")))
+
+
+def _no_guid(host: HostView, port: Port) -> Finding:
+    return NO_GUID.on(
+        host,
+        f"{host.name}: {port.label} is down with its link up, lid {port.data.get('lid')}: its node GUID is 0; a GUID "
+        "of its own wanted",
+        device=port.device,
+        evidence=[f"node_guid: {port.owner.get('node_guid')}", *_port_evidence(port)],
+    )
 
 
 def _no_manager(host: HostView, port: Port) -> Finding:
@@ -252,7 +294,7 @@ def _down(host: HostView, port: Port, role: str | None, up: int, known: int) -> 
     what = {"storage": "storage port "}.get(role or "", "")
     return PORT_DOWN.on(
         host,
-        f"{host.name}: {what}{port.label} is {port.state} (physical state "
+        f"{host.name}: {what}{port.label} is {_state(host, port)} (physical state "
         f"{port.data.get('phys_state', 'not known')}), active wanted{peers}",
         device=port.device,
         evidence=_port_evidence(port) + lines_with(host, rf"{port.netdev}.*link|Cable error|High Temperature")[-3:]
@@ -276,9 +318,10 @@ def slow_ports(rack: RackView) -> t.Iterator[Finding]:
     judged: list[tuple[HostView, Port, str | None, float]] = []
     for host in rack.hosts:
         for port in host.ports:
-            rate = port.data.get("rate_gbps")
+            rate = port.data.get("rate_gbps") or _link_speed(host, port)
             role = _role(port, roles)
-            if not port.active or not isinstance(rate, (int, float)) or role in _IGNORED_ROLES:
+            up = port.active or (port.state is None and host.get("netdevs", port.netdev, "carrier") is True)
+            if not up or not isinstance(rate, (int, float)) or role in _IGNORED_ROLES:
                 continue
             judged.append((host, port, role, rate))
             by_place[_place(port)].append(rate)
@@ -299,9 +342,17 @@ def slow_ports(rack: RackView) -> t.Iterator[Finding]:
                 evidence=[
                     f"/sys/class/infiniband/{port.device}/ports/{port.number}/rate: "
                     f"{port.data.get('rate_text') or format(rate, 'g')}"
+                    if port.data.get("rate_gbps")
+                    else f"{port.netdev}: speed {rate:g} Gb/s"
                 ],
                 severity="fail" if role == "compute" else "warn",
             )
+
+
+def _link_speed(host: HostView, port: Port) -> float | None:
+    """The interface's speed, where no tool told the port's rate."""
+    speed = host.get("netdevs", port.netdev, "speed_mbps") if port.netdev else None
+    return speed / 1000 if isinstance(speed, int) and port.data.get("link_layer") != "InfiniBand" else None
 
 
 def _place(port: Port) -> tuple[str, ...]:
