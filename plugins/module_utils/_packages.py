@@ -185,6 +185,11 @@ def checked(request: Request) -> Request:
             f"repository: exactly one of key, key_url and key_file is needed, not {', '.join(given) or 'none'}. "
             "A repository without a key is never trusted."
         )
+    for text in repository.key_fingerprints:
+        if not re.fullmatch(r"([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})", text.replace(" ", "")):
+            raise Failure(
+                f"repository.key_fingerprints: {text!r} is no fingerprint, which has 40 or 64 hexadecimal digits"
+            )
     if repository.key_url and repository.key_url.startswith("http://") and not repository.key_fingerprints:
         raise Failure(
             f"repository.key_url: {repository.key_url} is not https, so key_fingerprints is needed to know the key"

@@ -448,6 +448,8 @@ def test_lock_is_waited_for(tmp_path: pathlib.Path) -> None:
         ({"key": None}, "exactly one of key, key_url and key_file is needed, not none"),
         ({"key_file": "/x"}, "exactly one of key, key_url and key_file is needed, not key, key_file"),
         ({"url": "ftp://x"}, r"repository\.url: 'ftp://x' must begin with"),
+        ({"key_fingerprints": ("",)}, r"key_fingerprints: '' is no fingerprint"),
+        ({"key_fingerprints": ("A4B469963BF863CC",)}, r"'A4B469963BF863CC' is no fingerprint"),
         ({"name": "a b"}, r"repository\.name: 'a b' must be"),
         ({"key": None, "key_url": "http://x/k", "key_fingerprints": ()}, "not https, so key_fingerprints is needed"),
     ],
