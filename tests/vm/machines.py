@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shlex
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import accelerator
 from image_cache import CACHE, Image
@@ -75,7 +76,7 @@ class Machine:
             "-device", "virtio-rng-pci", "-serial", f"file:{self.console}",
             "-qmp", f"unix:{self.directory}/{self.name}.qmp,server=on,wait=off",
             # Nothing but the forwarded port leads in, and nothing leads out.
-            "-netdev", f"user,id=management,net=192.168.76.0/24,host=192.168.76.2,restrict=on,"
+            "-netdev", f"user,id=management,net=192.168.76.0/24,host=192.168.76.2,ipv6=off,restrict=on,"
                        f"hostfwd=tcp:127.0.0.1:{self.ssh_port}-{self.address}:22",
             "-device", self._nic("management", 3),
         ]  # fmt: skip
@@ -90,7 +91,11 @@ class Machine:
         self._wait_for_qmp()
 
     def _nic(self, link: str, slot: int) -> str:
-        return f"virtio-net-pci,netdev={link},id=nic-{link},addr={slot:#x},mac=52:54:00:76:0{self.number}:0{slot}"
+        # A speed, because members of an 802.3ad bond must know theirs.
+        speed = "speed=10000,duplex=full"
+        return (
+            f"virtio-net-pci,netdev={link},id=nic-{link},addr={slot:#x},mac=52:54:00:76:0{self.number}:0{slot},{speed}"
+        )
 
     def _wait_for_qmp(self) -> None:
         end = time.monotonic() + 60
@@ -182,8 +187,12 @@ class Pair:
     managers: tuple[str, str] = ("networkd", "networkd")
     machines: list[Machine] = field(default_factory=list)
     directory: Path = CACHE / "run"
+    _lock: IO[str] | None = None
 
     def __enter__(self) -> Pair:
+        # One pair at a time: both are heavy where they are emulated, and the inventory knows one.
+        self._lock = (CACHE / "pair.lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         (self.directory / "known_hosts").write_text(f"railyard-vm {self.image.host_key}\n")
@@ -227,3 +236,5 @@ class Pair:
     def __exit__(self, *_: object) -> None:
         for machine in self.machines:
             machine.stop()
+        if self._lock is not None:
+            self._lock.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route, Rule
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Bond, Link, Route, Rule
 
 
 class Delta(t.NamedTuple):
@@ -43,6 +43,40 @@ def rule_command(verb: str, rule: Rule) -> list[str]:
     ]  # fmt: skip
 
 
+def bond_commands(name: str, wanted: Bond, present: Bond | None, ours: Bond | None) -> list[list[str]]:
+    """Return what makes a bond of an interface: created, its options, members taken in and, of ours, let go."""
+    commands = []
+    options = [word for pair in wanted.options().items() for word in pair]
+    if present is None:
+        commands.append(["ip", "link", "add", name, "type", "bond", "mode", wanted.mode, *options])
+    elif differing(wanted, present):
+        changed = [word for key in differing(wanted, present) for word in (key, wanted.options()[key])]
+        commands.append(["ip", "link", "set", "dev", name, "type", "bond", *changed])
+    here = present.members if present else ()
+    for member in ours.members if ours else ():
+        if member in here and member not in wanted.members:
+            commands.append(["ip", "link", "set", "dev", member, "nomaster"])
+    for member in wanted.members:
+        if member not in here:
+            # The kernel takes in only what is down, and brings it up then.
+            commands.append(["ip", "link", "set", "dev", member, "down"])
+            commands.append(["ip", "link", "set", "dev", member, "master", name])
+    return commands
+
+
+def differing(wanted: Bond, present: Bond) -> list[str]:
+    now = present.options()
+    return [key for key, value in wanted.options().items() if now.get(key) != value]
+
+
+def removal(present: Link, members_up: t.Iterable[str]) -> Delta:
+    """Return what takes away a bond that an earlier run made; the kernel puts its members down and as they were."""
+    commands = [rule_command("del", rule) for rule in sorted(present.rules)]
+    commands.append(["ip", "link", "delete", "dev", present.netdev])
+    commands += [["ip", "link", "set", "dev", member, "up"] for member in members_up]
+    return Delta(present.netdev, commands, present.describe(), {})
+
+
 def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     """Return what makes ``present`` as ``wanted``.
 
@@ -60,6 +94,8 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     commands += [rule_command("del", rule) for rule in sorted(gone_rules)]
     commands += [route_command("del", route, name) for route in sorted(gone_routes, key=Route.order)]
     commands += [["ip", "address", "del", address, "dev", name] for address in sorted(gone_addresses)]
+    if wanted.bond:
+        commands += bond_commands(name, wanted.bond, present.bond, ours.bond)
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         commands.append(["ip", "link", "set", "dev", name, "mtu", str(wanted.mtu)])
     if wanted.up is not None and wanted.up != present.up:
@@ -84,14 +120,27 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
         addresses=(present.addresses - gone_addresses) | new_addresses,
         routes=(present.routes - gone_routes) | wanted.routes,
         rules=(present.rules - gone_rules) | new_rules,
+        bond=wanted.bond or present.bond,
     ).describe()
-    changed = [key for key in after if before[key] != after[key]]
-    return Delta(name, commands, {key: before[key] for key in changed}, {key: after[key] for key in changed})
+    if present.bond and wanted.bond and not bond_lacks(wanted.bond, present.bond):
+        after["bond"] = before["bond"]
+    changed = [key for key in after if before.get(key) != after[key]]
+    return Delta(name, commands, {key: before.get(key) for key in changed}, {key: after[key] for key in changed})
+
+
+def bond_lacks(wanted: Bond, present: Bond | None) -> list[str]:
+    if present is None:
+        return [f"no bond, wanted {wanted.describe()}"]
+    lacks = [f"mode {present.mode}, wanted {wanted.mode}"] if present.mode != wanted.mode else []
+    lacks += [
+        f"{key} {present.options().get(key)}, wanted {wanted.options()[key]}" for key in differing(wanted, present)
+    ]
+    return lacks + [f"{member} is no member" for member in wanted.members if member not in present.members]
 
 
 def missing(wanted: Link, present: Link) -> list[str]:
     """Return, in words, what ``wanted`` asks for and ``present`` does not have."""
-    lacks = []
+    lacks = bond_lacks(wanted.bond, present.bond) if wanted.bond else []
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}")
     if wanted.up is not None and wanted.up != present.up:
@@ -104,4 +153,4 @@ def missing(wanted: Link, present: Link) -> list[str]:
     return lacks
 
 
-__all__ = ("Delta", "delta", "missing")
+__all__ = ("Delta", "delta", "missing", "removal")

@@ -8,7 +8,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import route_command, rule_command
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
+    bond_commands,
+    route_command,
+    rule_command,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/network/interfaces.d"
@@ -32,6 +36,14 @@ def render(link: Link) -> str:
     addresses: list[str | None] = sorted(link.addresses) or [None]
     for position, address in enumerate(addresses):
         lines += stanza(link, "inet6" if address and ":" in address else "inet", address)
+        if position == 0 and link.bond:
+            # Whoever brings the bond up again finds it there already.
+            add = bond_commands("$IFACE", link.bond, None, None)[0]
+            lines.append(f"    pre-up ip link show dev $IFACE >/dev/null 2>&1 || {' '.join(add)}")
+            for member in link.bond.members:
+                lines.append(f"    pre-up test -e /sys/class/net/{member}/master || ip link set dev {member} down")
+                lines.append(f"    pre-up ip link set dev {member} master $IFACE")
+            lines.append("    post-down ip link delete dev $IFACE")
         if position == 0 and link.mtu is not None:
             # Before the interface is up: some drivers bounce the link when the MTU changes under traffic.
             lines.append(f"    pre-up ip link set dev $IFACE mtu {link.mtu}")
@@ -46,4 +58,9 @@ def render(link: Link) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ("DIRECTORY", "path", "render")
+def bond_files(link: Link) -> dict[str, str]:
+    """ifupdown has everything of a bond in one file."""
+    return {}
+
+
+__all__ = ("DIRECTORY", "bond_files", "path", "render")

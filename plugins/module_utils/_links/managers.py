@@ -88,7 +88,13 @@ def check(manager: Manager, system: System) -> Manager:
 
 def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
     """Return the content of every file by its path."""
-    return {manager.renderer.path(link): MARK + manager.renderer.render(link) for link in links}
+    found = {}
+    for link in links:
+        found[manager.renderer.path(link)] = MARK + manager.renderer.render(link)
+        # What a bond needs besides: some managers have a file per member.
+        for path, text in manager.renderer.bond_files(link).items() if link.bond else ():
+            found[path] = MARK + text
+    return found
 
 
 __all__ = ("MANAGERS", "MARK", "Manager", "System", "check", "choose", "files")

@@ -64,6 +64,35 @@ class Rule:
         return f"{self.priority}: from {self.source} table {self.table}"
 
 
+MODES = ("802.3ad", "active-backup")
+LACP_RATES = ("slow", "fast")
+HASH_POLICIES = ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
+
+
+@dataclass(frozen=True)
+class Bond:
+    """What makes an interface a bond. ``None`` means: as the kernel has it."""
+
+    mode: str
+    members: tuple[str, ...] = ()
+    miimon_ms: int | None = None
+    lacp_rate: str | None = None
+    xmit_hash_policy: str | None = None
+
+    def options(self) -> dict[str, str]:
+        """The options that are given, by the names that the kernel has for them."""
+        given = {
+            "miimon": self.miimon_ms,
+            "lacp_rate": self.lacp_rate,
+            "xmit_hash_policy": self.xmit_hash_policy,
+        }
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+    def describe(self) -> str:
+        options = "".join(f" {name} {value}" for name, value in self.options().items())
+        return f"{self.mode} of {', '.join(self.members) or 'no members'}{options}"
+
+
 @dataclass(frozen=True)
 class Link:
     """One interface. ``None`` means: leave it as it is."""
@@ -77,10 +106,12 @@ class Link:
     rules: frozenset[Rule] = field(default_factory=frozenset)
     # The host is managed through it: its addresses are all that it shall have, and every change needs a way back.
     management: bool = False
+    bond: Bond | None = None
 
     def describe(self) -> dict[str, t.Any]:
         """Return the link as a module's ``diff`` shows it."""
         return {
+            **({"bond": self.bond.describe()} if self.bond else {}),
             "mtu": self.mtu,
             "up": self.up,
             "addresses": sorted(self.addresses),
@@ -108,6 +139,25 @@ def host_or_network(text: str, where: str) -> str:
     except ValueError as exc:
         raise LinkError(f"{where}: {text!r} is neither an address nor a network: {exc}") from exc
     return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+def wanted_bond(raw: t.Mapping[str, t.Any], netdev: str) -> Bond:
+    """Build a Bond from a link's ``bond``; every error names the interface."""
+    members = tuple(str(name) for name in raw.get("members") or ())
+    if not members or netdev in members or len(set(members)) < len(members):
+        raise LinkError(f"{netdev}: a bond needs members, each another interface and each once, not {list(members)}")
+    for key, allowed in (("mode", MODES), ("lacp_rate", LACP_RATES), ("xmit_hash_policy", HASH_POLICIES)):
+        if raw.get(key) not in (*allowed, *([] if key == "mode" else [None])):
+            raise LinkError(f"{netdev}: {key} is {raw.get(key)!r}; it can be {', '.join(allowed)}")
+    if raw.get("lacp_rate") and raw["mode"] != "802.3ad":
+        raise LinkError(f"{netdev}: lacp_rate belongs to mode 802.3ad, not to {raw['mode']}")
+    return Bond(
+        mode=raw["mode"],
+        members=tuple(sorted(members)),
+        miimon_ms=int(raw.get("miimon_ms") or 100),
+        lacp_rate=raw.get("lacp_rate"),
+        xmit_hash_policy=raw.get("xmit_hash_policy"),
+    )
 
 
 def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
@@ -147,6 +197,7 @@ def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
         routes=routes,
         rules=rules,
         management=bool(raw.get("management")),
+        bond=wanted_bond(raw["bond"], netdev) if raw.get("bond") else None,
     )
 
 
@@ -155,11 +206,22 @@ def wanted_links(raw: t.Iterable[t.Mapping[str, t.Any]]) -> list[Link]:
     links = [wanted_link(entry) for entry in raw]
     seen: dict[str, str] = {}
     for link in links:
-        for key in (link.netdev, *(address.split("/")[0] for address in link.addresses)):
+        members = link.bond.members if link.bond else ()
+        for key in (link.netdev, *members, *(address.split("/")[0] for address in link.addresses)):
             if key in seen:
                 raise LinkError(f"{link.netdev}: {key} is already given to {seen[key]}; each may stand once")
             seen[key] = link.netdev
     return links
 
 
-__all__ = ("Link", "LinkError", "Route", "Rule", "host_or_network", "interface_address", "wanted_link", "wanted_links")
+__all__ = (
+    "Bond",
+    "Link",
+    "LinkError",
+    "Route",
+    "Rule",
+    "host_or_network",
+    "interface_address",
+    "wanted_link",
+    "wanted_links",
+)

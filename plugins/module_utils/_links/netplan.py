@@ -22,7 +22,17 @@ def path(link: Link) -> str:
 
 def render(link: Link) -> str:
     """Return the file of one link; every scalar that could be misread as another type is quoted."""
-    lines = ["network:", "  version: 2", "  ethernets:", f'    "{link.netdev}":']
+    lines = ["network:", "  version: 2"]
+    if link.bond:
+        lines.append("  ethernets:")
+        for member in link.bond.members:
+            lines += [f'    "{member}":', "      optional: true", *([f"      mtu: {link.mtu}"] if link.mtu else [])]
+    lines += ["  bonds:" if link.bond else "  ethernets:", f'    "{link.netdev}":']
+    if link.bond:
+        names = {"miimon": "mii-monitor-interval", "lacp_rate": "lacp-rate", "xmit_hash_policy": "transmit-hash-policy"}
+        lines += ["      interfaces:", *(f'        - "{member}"' for member in link.bond.members)]
+        lines += ["      parameters:", f'        mode: "{link.bond.mode}"']
+        lines += [f'        {names[key]}: "{value}"' for key, value in link.bond.options().items()]
     if not link.management:
         # A rail without a cable must not hold up the boot of the node.
         lines.append("      optional: true")
@@ -53,4 +63,9 @@ def render(link: Link) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ("DIRECTORY", "path", "render")
+def bond_files(link: Link) -> dict[str, str]:
+    """netplan has everything of a bond in one file."""
+    return {}
+
+
+__all__ = ("DIRECTORY", "bond_files", "path", "render")

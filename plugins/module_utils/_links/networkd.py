@@ -39,4 +39,20 @@ def render(link: Link) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ("DIRECTORY", "path", "render")
+def bond_files(link: Link) -> dict[str, str]:
+    """Return the file that makes the bond, and one per member."""
+    bond = link.bond
+    assert bond is not None
+    names = {"miimon": "MIIMonitorSec", "lacp_rate": "LACPTransmitRate", "xmit_hash_policy": "TransmitHashPolicy"}
+    lines = ["[NetDev]", f"Name={link.netdev}", "Kind=bond", "", "[Bond]", f"Mode={bond.mode}"]
+    lines += [f"{names[key]}={value}{'ms' if key == 'miimon' else ''}" for key, value in bond.options().items()]
+    found = {f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.netdev": "\n".join(lines) + "\n"}
+    for member in bond.members:
+        lines = ["[Match]", f"Name={member}", "", "[Link]", "RequiredForOnline=no"]
+        lines += [f"MTUBytes={link.mtu}"] if link.mtu is not None else []
+        lines += ["", "[Network]", f"Bond={link.netdev}", "LinkLocalAddressing=no", "IPv6AcceptRA=no"]
+        found[f"{DIRECTORY}/60-gpu-fabric-{member}.network"] = "\n".join(lines) + "\n"
+    return found
+
+
+__all__ = ("DIRECTORY", "bond_files", "path", "render")

@@ -17,12 +17,24 @@ DIRECTORY = "/etc/NetworkManager/system-connections"
 NAMESPACE = uuid.UUID("6f0d3d6e-8f0b-5a53-9d0e-2f3c3a7b1c11")
 
 
-def connection_name(link: Link) -> str:
-    return f"gpu-fabric-{link.netdev}"
+def connection_name(netdev: str) -> str:
+    return f"gpu-fabric-{netdev}"
+
+
+def connection(netdev: str, kind: str) -> list[str]:
+    """Return the section by which NetworkManager knows a connection."""
+    return [
+        "[connection]",
+        f"id={connection_name(netdev)}",
+        f"uuid={uuid.uuid5(NAMESPACE, netdev)}",
+        f"type={kind}",
+        f"interface-name={netdev}",
+        "autoconnect-priority=100",
+    ]
 
 
 def path(link: Link) -> str:
-    return f"{DIRECTORY}/{connection_name(link)}.nmconnection"
+    return f"{DIRECTORY}/{connection_name(link.netdev)}.nmconnection"
 
 
 def section(link: Link, family: int) -> list[str]:
@@ -53,20 +65,28 @@ def destination(route: Route) -> str:
 
 def render(link: Link) -> str:
     """Return the keyfile of one link."""
-    lines = [
-        "[connection]",
-        f"id={connection_name(link)}",
-        f"uuid={uuid.uuid5(NAMESPACE, link.netdev)}",
-        "type=ethernet",
-        f"interface-name={link.netdev}",
-        "autoconnect-priority=100",
-        "",
-        "[ethernet]",
-    ]
+    lines = connection(link.netdev, "bond" if link.bond else "ethernet")
+    if link.bond:
+        # Members follow the bond, whoever is found first.
+        lines += ["autoconnect-slaves=1", "", "[bond]", f"mode={link.bond.mode}"]
+        lines += [f"{key}={value}" for key, value in link.bond.options().items()]
+    lines += ["", "[ethernet]"]
     if link.mtu is not None:
         lines.append(f"mtu={link.mtu}")
     lines += [*section(link, 4), *section(link, 6)]
     return "\n".join(lines) + "\n"
 
 
-__all__ = ("DIRECTORY", "connection_name", "path", "render")
+def bond_files(link: Link) -> dict[str, str]:
+    """Return one keyfile per member."""
+    bond = link.bond
+    assert bond is not None
+    found = {}
+    for member in bond.members:
+        lines = [*connection(member, "ethernet"), f"master={link.netdev}", "slave-type=bond", "", "[ethernet]"]
+        lines += [f"mtu={link.mtu}"] if link.mtu is not None else []
+        found[f"{DIRECTORY}/{connection_name(member)}.nmconnection"] = "\n".join(lines) + "\n"
+    return found
+
+
+__all__ = ("DIRECTORY", "bond_files", "connection_name", "path", "render")

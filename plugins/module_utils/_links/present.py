@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, LinkError, Route, Rule
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Bond, Link, LinkError, Route, Rule
 
 # The commands whose answers present_links() takes, in its order of arguments.
 QUERIES: dict[str, list[str]] = {
-    "addresses": ["ip", "-json", "address", "show"],
+    "addresses": ["ip", "-json", "-details", "address", "show"],
     "routes4": ["ip", "-json", "-4", "route", "show", "table", "all"],
     "routes6": ["ip", "-json", "-6", "route", "show", "table", "all"],
     "rules4": ["ip", "-json", "-4", "rule", "show"],
@@ -91,8 +91,24 @@ def present_links(answers: t.Mapping[str, str]) -> dict[str, Link]:
             addresses=addresses,
             routes=frozenset(routes.get(name, ())),
             rules=frozenset(rule for rule in rules if rule.source.split("/")[0] in hosts),
+            bond=present_bond(entry, interfaces),
         )
     return links
+
+
+def present_bond(entry: dict[str, t.Any], interfaces: list[dict[str, t.Any]]) -> Bond | None:
+    """Return what makes an interface a bond, None where it is none."""
+    information = entry.get("linkinfo") or {}
+    if information.get("info_kind") != "bond":
+        return None
+    data = information.get("info_data") or {}
+    return Bond(
+        mode=str(data.get("mode")),
+        members=tuple(sorted(other["ifname"] for other in interfaces if other.get("master") == entry["ifname"])),
+        miimon_ms=data.get("miimon"),
+        lacp_rate=data.get("ad_lacp_rate"),
+        xmit_hash_policy=data.get("xmit_hash_policy"),
+    )
 
 
 __all__ = ("QUERIES", "present_links")

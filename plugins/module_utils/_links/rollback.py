@@ -62,11 +62,12 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str
             continue
         commands += [
             ["ip", "link", "set", "dev", netdev, "mtu", str(entry["mtu"])],
-            ["ip", "address", "flush", "dev", netdev, "scope", "global"],
+            # Addresses that a router or a DHCP server gave have a lifetime and are nobody's setting.
+            ["ip", "address", "flush", "dev", netdev, "scope", "global", "permanent"],
             ["ip", "link", "set", "dev", netdev, "up" if "UP" in entry.get("flags", ()) else "down"],
         ]
         for item in entry.get("addr_info", ()):
-            if item.get("scope") == "link" or "local" not in item:
+            if item.get("scope") == "link" or item.get("dynamic") or "local" not in item:
                 continue
             address = f"{item['local']}/{item['prefixlen']}"
             connected.append(str(ipaddress.ip_interface(address).network))
@@ -78,7 +79,7 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str
         # Gateways are reached over routes on the link, so these come first.
         for entry in sorted(found, key=lambda item: "gateway" in item):
             # The kernel brings its own back with the addresses.
-            if entry.get("protocol") == "kernel" or entry.get("type", "unicast") != "unicast":
+            if entry.get("protocol") in ("kernel", "ra") or entry.get("type", "unicast") != "unicast":
                 continue
             if "gateway" not in entry and entry["dst"] in connected and table_number(entry.get("table")) == 254:
                 continue

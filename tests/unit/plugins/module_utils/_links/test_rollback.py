@@ -23,6 +23,7 @@ ADDRESSES = [
         "addr_info": [
             {"local": "10.20.0.5", "prefixlen": 24, "broadcast": "10.20.0.255", "scope": "global"},
             {"local": "fd00:20::5", "prefixlen": 64, "scope": "global"},
+            {"local": "2001:db8::77", "prefixlen": 64, "scope": "global", "dynamic": True},
             {"local": "fe80::1", "prefixlen": 64, "scope": "link"},
         ],
     },
@@ -34,7 +35,10 @@ ROUTES4 = [
     {"dst": "10.98.0.0/16", "dev": "eno2", "protocol": "static", "flags": []},
     {"type": "local", "dst": "10.20.0.5", "dev": "eno1", "table": "local", "protocol": "kernel", "flags": []},
 ]
-ROUTES6 = [{"dst": "default", "gateway": "fe80::9", "dev": "eno1", "protocol": "static", "metric": 1024, "flags": []}]
+ROUTES6 = [
+    {"dst": "default", "gateway": "fe80::8", "dev": "eno1", "protocol": "ra", "metric": 512, "flags": []},
+    {"dst": "default", "gateway": "fe80::9", "dev": "eno1", "protocol": "static", "metric": 1024, "flags": []},
+]
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def test_restore_names_everything_of_the_interface_and_nothing_else(answers: dic
     commands = [" ".join(argv) for argv in rollback.restore_commands("eno1", answers)]
     assert commands == [
         "ip link set dev eno1 mtu 1500",
-        "ip address flush dev eno1 scope global",
+        "ip address flush dev eno1 scope global permanent",
         "ip link set dev eno1 up",
         "ip address replace 10.20.0.5/24 broadcast 10.20.0.255 dev eno1",
         "ip address replace fd00:20::5/64 nodad dev eno1",

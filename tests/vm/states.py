@@ -1,0 +1,21 @@
+"""States of both machines, against the plan."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import runs
+from machines import Pair
+
+
+def states(pair: Pair, plan: dict[str, Any]) -> dict[str, Any]:
+    keys = {name: sorted(host["sysctl"]) for name, host in plan["hosts"].items()}
+    with ThreadPoolExecutor() as both:
+        found = both.map(lambda machine: runs.state_of(machine, keys[machine.name]), pair.machines)
+        return {machine.name: state for machine, state in zip(pair.machines, found)}
+
+
+def assert_as_planned(pair: Pair, plan: dict[str, Any]) -> None:
+    wrong = {name: runs.not_as_planned(state, plan["hosts"][name]) for name, state in states(pair, plan).items()}
+    assert wrong == {name: [] for name in wrong}
