@@ -109,6 +109,7 @@ class ModuleSet:
         now: bool,
         cli: Cli,
         initramfs: bool = False,
+        reload: t.Sequence[str] = (),
         root: str = "/",
     ) -> None:
         self._cli = cli
@@ -129,9 +130,15 @@ class ModuleSet:
             path for path, text in self._files.items() if self.changes.compare(path, read_text(self._path(path)), text)
         ]
         loaded = self._running.loaded()
-        self._to_load = [name for name in load if now and name not in loaded]
+        self._to_unload = [name for name in dict.fromkeys(map(checked_name, reload)) if name in loaded]
+        staying = loaded - set(self._to_unload)
+        self._to_load = [name for name in load if now and name not in staying]
+        # Users of the module that were loaded by somebody else come back as well.
+        self._to_load += [name for name in reversed(self._to_unload) if name not in self._to_load]
         for name in self._to_load:
-            self.changes.compare(f"{name} (loaded)", False, True)
+            self.changes.compare(
+                f"{name} (loaded)", name in self._to_unload, "anew" if name in self._to_unload else "yes"
+            )
         self.initramfs = (
             initramfs_command(root, os.uname().release, cli.which) if initramfs and self.initramfs_required else None
         )
@@ -150,6 +157,11 @@ class ModuleSet:
         return list(self._to_load)
 
     @property
+    def unloaded(self) -> list[str]:
+        """What this call unloads, in this order."""
+        return list(self._to_unload)
+
+    @property
     def initramfs_required(self) -> bool:
         """Whether what keeps modules out changes: an initramfs has its own copy of it."""
         return any(path.startswith("/etc/modprobe.d/") for path in self.changed_paths)
@@ -164,6 +176,7 @@ class ModuleSet:
                 write_atomic(self._path(path), text)
         if self.initramfs is not None:
             self._cli.run(self.initramfs, timeout_s=1800)
+        self._unload()
         failures = []
         for name in self._to_load:
             result = self._cli.run(["modprobe", name], check=False)
@@ -173,6 +186,16 @@ class ModuleSet:
             elif name not in self._running.loaded():
                 failures.append(f"{name} is not among the loaded modules although modprobe succeeded")
         return failures
+
+    def _unload(self) -> None:
+        for name in self._to_unload:
+            result = self._cli.run(["modprobe", "--remove", name], check=False)
+            if result.rc != 0 or name in self._running.loaded():
+                said = (result.stderr.strip() or result.stdout.strip() or "it is still there").rstrip(".")
+                raise Failure(
+                    f"{name} cannot be unloaded: {said}. End what uses it, or reboot the host: the files for the next "
+                    "boot are in place."
+                )
 
 
 __all__ = (

@@ -16,6 +16,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import C
 
 STARTED = "started"
 STOPPED = "stopped"
+# Not running now; whether it starts at boot is left as it is.
+PAUSED = "paused"
 
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "Type", "Result", "NeedDaemonReload")
 # Units that cannot be enabled or are by what they are part of.
@@ -93,9 +95,12 @@ class UnitSet:
 
     def _plan(self, unit: Unit) -> None:
         started = self._wanted[unit.name] == STARTED
+        paused = self._wanted[unit.name] == PAUSED
         if not unit.present and not started:
             return
-        enabled = unit.enabled if unit.enabled in _NOT_OURS_TO_ENABLE else "enabled" if started else "disabled"
+        enabled = (
+            unit.enabled if paused or unit.enabled in _NOT_OURS_TO_ENABLE else "enabled" if started else "disabled"
+        )
         if unit.present and not unit.enabled:
             enabled = ""
         active = ("active" if unit.present and not unit.oneshot else unit.active or "active") if started else "inactive"
@@ -134,4 +139,4 @@ class UnitSet:
                 raise Failure(f"{unit.name} is {unit} after it was started. Its log: journalctl -u {unit.name}")
 
 
-__all__ = ("STARTED", "STOPPED", "Unit", "UnitSet", "parse_show")
+__all__ = ("PAUSED", "STARTED", "STOPPED", "Unit", "UnitSet", "parse_show")

@@ -13,8 +13,8 @@ author:
   - Railyard maintainers (@railyard)
 description:
   - Owns one file of C(/etc/modules-load.d) and one of C(/etc/modprobe.d), and loads what is not loaded.
-  - Never unloads a module. Where a loaded module runs with other options than the wanted ones, or one that is to be
-    kept out is loaded, the result says so.
+  - Unloads only what O(reload) names. Where a loaded module runs with other options than the wanted ones, or one that
+    is to be kept out is loaded, the result says so.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -33,6 +33,13 @@ options:
     default: {}
   blacklist:
     description: Modules that may not be loaded.
+    type: list
+    elements: str
+    default: []
+  reload:
+    description:
+      - Modules that are unloaded first where they are loaded, in this order, and then loaded anew, so that what is
+        installed now replaces what was loaded before.
     type: list
     elements: str
     default: []
@@ -88,6 +95,12 @@ loaded:
   type: list
   elements: str
   sample: [ib_umad]
+unloaded:
+  description: The modules that this call unloads.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 failures:
   description: Why modules did not load, in modprobe's own words.
   returned: success
@@ -129,6 +142,7 @@ def main() -> t.NoReturn:
             "load": {"type": "list", "elements": "str", "default": []},
             "options": {"type": "dict", "default": {}},
             "blacklist": {"type": "list", "elements": "str", "default": []},
+            "reload": {"type": "list", "elements": "str", "default": []},
             "now": {"type": "bool", "default": True},
             "initramfs": {"type": "bool", "default": False},
             "failed": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
@@ -147,15 +161,17 @@ def main() -> t.NoReturn:
             module.params["now"],
             Cli(),
             module.params["initramfs"],
+            module.params["reload"] if wanted else [],
         )
         if len(todo.changes) and not module.check_mode:
             failures = todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     result: dict[str, t.Any] = {
-        "changed": bool(todo.changed_paths) or len(failures) < len(todo.loaded),
+        "changed": bool(todo.changed_paths or todo.unloaded) or len(failures) < len(todo.loaded),
         "changed_paths": todo.changed_paths,
         "loaded": todo.loaded,
+        "unloaded": todo.unloaded,
         "failures": failures,
         "intruders": todo.intruders,
         "reload_required": todo.reload_required,

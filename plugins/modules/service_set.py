@@ -24,7 +24,8 @@ attributes:
 options:
   units:
     description:
-      - V(started) or V(stopped), by unit. A name without a suffix is a service.
+      - V(started), V(stopped) or V(paused), by unit. A paused unit does not run now and keeps what it does at boot.
+      - A name without a suffix is a service.
       - A unit that is not installed and is to be started is an error; in check mode it counts as a change.
     type: dict
     required: true
@@ -60,7 +61,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import STARTED, STOPPED, UnitSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import PAUSED, STARTED, STOPPED, UnitSet
 
 
 def main() -> t.NoReturn:
@@ -73,8 +74,8 @@ def main() -> t.NoReturn:
     )
     units: dict[str, str] = module.params["units"]
     for name, state in units.items():
-        if state not in (STARTED, STOPPED):
-            module.fail_json(msg=f"units: {name} is {state!r}, not one of {STARTED}, {STOPPED}")
+        if state not in (STARTED, STOPPED, PAUSED):
+            module.fail_json(msg=f"units: {name} is {state!r}, not one of {STARTED}, {STOPPED}, {PAUSED}")
     try:
         todo = UnitSet(units, module.params["restart"], Cli(), module.check_mode)
         changed = bool(len(todo.changes))

@@ -37,7 +37,10 @@ class Kernel(Cli):
         name = argv[-1]
         if name in self.refuses:
             return Result(tuple(argv), 1, "", self.refuses[name])
-        if argv[0] == "modprobe":
+        if argv[:2] == ["modprobe", "--remove"]:
+            lines = (self.root / "proc/modules").read_text().splitlines(keepends=True)
+            (self.root / "proc/modules").write_text("".join(line for line in lines if line.split()[0] != name))
+        elif argv[0] == "modprobe":
             self.insert(name)
         return Result(tuple(argv), 0, "", "")
 
@@ -129,6 +132,38 @@ def test_initramfs_is_made_once(kernel: Kernel) -> None:
     assert kernel.ran == ["update-initramfs -u -k all"]
     again = modules(kernel, blacklist=["nouveau"], initramfs=True)
     assert again.initramfs is None and not len(again.changes)
+
+
+def test_reload_replaces_what_is_loaded(kernel: Kernel) -> None:
+    for name in ("nvidia", "nvidia_uvm", "nvidia_drm"):
+        kernel.insert(name)
+    chain = ["nvidia_drm", "nvidia_uvm", "nvidia_peermem", "nvidia"]
+    todo = modules(kernel, load=["nvidia", "nvidia_uvm"], reload=chain)
+    assert {change.subject: change.after for change in todo.changes if "loaded" in change.subject} == {
+        "nvidia (loaded)": "anew",
+        "nvidia_uvm (loaded)": "anew",
+        "nvidia_drm (loaded)": "anew",
+    }
+    assert todo.apply() == []
+    removals = [f"modprobe --remove {name}" for name in ("nvidia_drm", "nvidia_uvm", "nvidia")]
+    assert kernel.ran == [*removals, "modprobe nvidia", "modprobe nvidia_uvm", "modprobe nvidia_drm"]
+
+
+def test_a_module_in_use_stays_and_says_why(kernel: Kernel) -> None:
+    kernel.insert("nvidia")
+    kernel.refuses["nvidia"] = "modprobe: FATAL: Module nvidia is in use."
+    with pytest.raises(
+        Failure, match=r"nvidia cannot be unloaded: modprobe: FATAL: Module nvidia is in use\. End what"
+    ):
+        modules(kernel, load=["nvidia"], reload=["nvidia"]).apply()
+
+
+def test_the_state_in_sysfs_counts(kernel: Kernel) -> None:
+    for name, state in {"nvidia": "live", "ib_umad": "going"}.items():
+        (kernel.root / "sys/module" / name).mkdir(parents=True)
+        (kernel.root / "sys/module" / name / "initstate").write_text(f"{state}\n")
+    (kernel.root / "proc/modules").unlink()
+    assert modules(kernel, load=["nvidia", "ib_umad"]).loaded == ["ib_umad"]
 
 
 def test_absent_removes_the_files(kernel: Kernel) -> None:

@@ -109,6 +109,13 @@ def test_restart_is_always_a_change() -> None:
     assert systemd.ran == [f"restart {DAEMON}"] and len(todo.changes) == 1
 
 
+def test_a_paused_unit_stays_enabled() -> None:
+    systemd = Systemd(nvidia__persistenced=unit("active", "enabled"))
+    UnitSet({DAEMON: "paused", "not-here": "paused"}, [], systemd, check_mode=False).apply()
+    assert systemd.ran == [f"stop {DAEMON}"]
+    assert not len(UnitSet({DAEMON: "paused"}, [], systemd, check_mode=False).changes)
+
+
 def test_changed_unit_files_are_read_first() -> None:
     systemd = Systemd(nvidia__persistenced=unit(NeedDaemonReload="yes"))
     UnitSet({DAEMON: "started"}, [], systemd, check_mode=False).apply()
