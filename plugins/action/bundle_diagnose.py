@@ -151,7 +151,7 @@ class ActionModule(ActionBase):
                 "report_dir": {"type": "path", "required": True},
             }
         )
-        bundle, report_dir = Path(args["bundle"]), Path(args["report_dir"])
+        bundle, report_dir = Path(args["bundle"]).resolve(), Path(args["report_dir"]).resolve()
         if not bundle.is_dir():
             raise AnsibleActionFail(f"{bundle}: no such folder; gpu_fabric_bundle names the folder of a support bundle")
         found = diagnose(bundle)

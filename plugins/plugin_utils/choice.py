@@ -169,7 +169,8 @@ class Chooser:
                     "Set gpu_fabric_fabric to roce or infiniband, or name the rails in gpu_fabric_compute_devices",
                 )
             )
-            return hcas, "low"
+            # Until a person decides: a list that NCCL can use, of the layer that serves nothing but a fabric.
+            return [hca for hca in hcas if link_layer(hca) in ("InfiniBand", "")], "low"
         kept = [hca for hca in hcas if link_layer(hca) in (first, "")]
         if self._fits(len(kept)):
             # every GPU has its NIC without the others: they serve something else
