@@ -150,6 +150,16 @@ class Pci:
             if name.rpartition(".")[0] == slot and not os.path.exists(os.path.join(self._devices, name, "physfn"))
         )
 
+    def driven(self, functions: t.Collection[str]) -> set[str]:
+        """Those of these functions that a driver runs: they show an interface or an RDMA device."""
+        found = set()
+        for function in functions:
+            folder = os.path.join(self._devices, function)
+            shown = any(os.path.isdir(os.path.join(folder, kind)) for kind in ("net", "infiniband"))
+            if shown and os.path.exists(os.path.join(folder, "driver")):
+                found.add(function)
+        return found
+
     def netdevs(self, functions: t.Collection[str]) -> set[str]:
         """Interfaces of these functions and of their virtual functions."""
         found = set()

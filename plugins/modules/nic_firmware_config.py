@@ -247,16 +247,29 @@ def live_gpu_processes(cli: Cli) -> list[str]:
     return [" ".join(part.strip() for part in line.split(",", 1)) for line in lines] if result.rc == 0 else []
 
 
-def back_on_the_bus(card: Card, netdevs: set[str], pci: Pci) -> None:
-    """Wait for the driver to show the card's interfaces again; their names may differ where the kind of link does."""
-    deadline = time.monotonic() + RETURN_S
-    while len(pci.netdevs(card.functions)) < len(netdevs):
-        if time.monotonic() > deadline:
-            raise Failure(
-                f"{card.device}: {len(netdevs)} interfaces were there before the reset ({', '.join(sorted(netdevs))}), "
-                f"not all are back after {RETURN_S:g} s; look at dmesg, then power cycle the host"
-            )
-        time.sleep(0.5)
+class Presence:
+    """What a card shows, before and after its reset."""
+
+    def __init__(self, card: Card, pci: Pci, same_link: bool) -> None:
+        self.card, self.pci = card, pci
+        self.driven = pci.driven(card.functions)
+        # With another kind of link the interfaces are others, or none until IPoIB is loaded.
+        self.netdevs = pci.netdevs(card.functions) if same_link else set()
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + RETURN_S
+        while not self.back():
+            if time.monotonic() > deadline:
+                shown = ", ".join(sorted(self.driven | self.netdevs))
+                raise Failure(
+                    f"{self.card.device}: not all that was there before the reset ({shown}) is back after "
+                    f"{RETURN_S:g} s; look at dmesg, then power cycle the host"
+                )
+            time.sleep(0.5)
+
+    def back(self) -> bool:
+        functions = self.card.functions
+        return self.driven <= self.pci.driven(functions) and len(self.pci.netdevs(functions)) >= len(self.netdevs)
 
 
 class Run:
@@ -359,7 +372,8 @@ class Run:
                 if self.needs[card.device] != "fwreset":
                     continue
                 names = waiting(card, todo[card.device])
-                self.link_type_changed |= any(name.startswith(firmware.LINK_TYPE) for name in names)
+                other_link = any(name.startswith(firmware.LINK_TYPE) for name in names)
+                self.link_type_changed |= other_link
                 self.resets.append(card.device)
                 self.changes.compare(f"{card.device} firmware reset", None, ", ".join(sorted(names)) or firmware.GATE)
                 if self.check_mode:
@@ -367,9 +381,9 @@ class Run:
                         self.changes.compare(f"{card.device} {name}", "(not shown)", firmware.argument(value))
                     self.needs[card.device] = "none"
                     continue
-                netdevs = self.pci.netdevs(card.functions)
+                present = Presence(card, self.pci, not other_link)
                 self.tool.reset(card.device)
-                back_on_the_bus(card, netdevs, self.pci)
+                present.wait()
             if self.check_mode:
                 return
             todo = self._pass()

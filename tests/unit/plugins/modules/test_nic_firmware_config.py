@@ -1,0 +1,268 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module against the lab's mlxconfig and mlxfwreset: a host in a directory, tools called in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci
+from ansible_collections.railyard.gpu_fabric.plugins.modules.nic_firmware_config import Run
+from railyard_lab import node, toolbox
+from railyard_lab import state as state_file
+
+RAIL = "0000:18:00.0"
+OTHER = "0000:40:00.0"
+TWO_PORTS = "0000:29:00.0"
+
+
+class LabCli(Cli):
+    """Runs the lab's stand-ins instead of commands."""
+
+    def __init__(self, without: t.Collection[str] = ()) -> None:
+        super().__init__()
+        self.without = {"mstconfig", "mstfwreset", *without}
+        self.processes: list[str] = []
+        self.json = True
+
+    def which(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in toolbox.TOOLS and name not in self.without else None
+
+    def run(self, argv: t.Sequence[str], check: bool = True, stdin: str | None = None, **_: object) -> Result:
+        self.ran.append(" ".join(argv))
+        if argv[0] == "nvidia-smi":
+            return Result(tuple(argv), 0, "".join(f"{line}\n" for line in self.processes), "")
+        if "-j" in argv and not self.json:
+            return Result(tuple(argv), 3, "-E- Invalid option: -j\n", "")
+        module = importlib.import_module(f"railyard_lab.tools.{toolbox.TOOLS[argv[0]].module}")
+        out, err, before = io.StringIO(), io.StringIO(), sys.stdin
+        sys.stdin = io.StringIO(stdin or "")
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                rc = module.main(argv[0], list(argv[1:]))
+        finally:
+            sys.stdin = before
+        return Result(tuple(argv), rc, out.getvalue(), err.getvalue())
+
+    @property
+    def orders(self) -> list[str]:
+        return [line for line in self.ran if " -y " in line]
+
+
+class Host:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.cli = LabCli()
+        self.warnings: list[str] = []
+
+    def run(self, settings: t.Any = None, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
+        cards = [{"device": RAIL, "settings": settings}] if settings is not None else []
+        params = {"cards": cards, "protected": [], "allow_disruption": "none", "gpu_processes": [], **options}
+        self.cli.ran.clear()
+        run = Run(params, self.cli, Pci(str(self.root)), StateFile("nic_firmware.json", str(self.root / "record")))
+        result = run.go(check_mode)
+        self.warnings = run.warnings
+        return result
+
+    def parameter(self, name: str, device: str = RAIL) -> tuple[str, str]:
+        nic = state_file.find_nic(state_file.load(), device)
+        assert nic is not None
+        entry = nic["nvconfig"][name]
+        return entry["current"], entry["next"]
+
+    @property
+    def record(self) -> dict[str, t.Any]:
+        return StateFile("nic_firmware.json", str(self.root / "record")).load()
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[[str], Host]:
+    def made(profile: str) -> Host:
+        monkeypatch.setenv("RAILYARD_LAB_ROOT", str(tmp_path))
+        monkeypatch.delenv("RAILYARD_LAB_STATE", raising=False)
+        (tmp_path / "sys").mkdir()
+        node.up(profile, "gpu-01")
+        return Host(tmp_path)
+
+    return made
+
+
+@pytest.fixture
+def host(make: t.Callable[[str], Host]) -> Host:
+    return make("hgx_h100_roce")
+
+
+def test_only_what_differs_is_written_in_one_call(host: Host) -> None:
+    result = host.run({"SRIOV_EN": True, "NUM_OF_VFS": 16, "LINK_TYPE": "ETH", "ATS_ENABLED": 0})
+    assert host.cli.orders == [f"mlxconfig -y -d {RAIL} set SRIOV_EN=1 NUM_OF_VFS=16"]
+    assert host.parameter("SRIOV_EN") == ("False(0)", "True(1)")
+    assert result["changed"] and result["reset_needed"] == "fwreset" and result["changed_cards"] == [RAIL]
+    assert result["pending"] == {RAIL: {"SRIOV_EN": "False(0) -> True(1)", "NUM_OF_VFS": "8 -> 16"}}
+    assert [part["after"] for part in result["diff"]] == ["1\n", "16\n"]
+    assert any("gpu_fabric_allow_disruption: fwreset" in warning for warning in host.warnings)
+    again = host.run({"SRIOV_EN": True, "NUM_OF_VFS": "0x10", "LINK_TYPE": "ETH", "ATS_ENABLED": 0})
+    assert not again["changed"] and again["reset_needed"] == "fwreset" and host.cli.orders == []
+
+
+def test_check_mode_tells_the_same_and_writes_nothing(host: Host) -> None:
+    wanted = {"SRIOV_EN": True, "CNP_DSCP": 40}
+    before = state_file.load()
+    told = host.run(wanted, check_mode=True)
+    assert host.cli.orders == [] and state_file.load() == before and host.record == {}
+    done = host.run(wanted)
+    assert {key: told[key] for key in ("changed", "diff", "reset_needed", "changed_cards")} == {
+        key: done[key] for key in ("changed", "diff", "reset_needed", "changed_cards")
+    }
+
+
+def test_with_consent_the_card_is_reset_and_all_is_in_force(host: Host) -> None:
+    result = host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")
+    assert host.parameter("SRIOV_EN") == ("True(1)", "True(1)")
+    assert result["resets"] == [RAIL] and result["reset_needed"] == "none" and result["pending"] == {}
+    assert not result["link_type_changed"] and host.warnings == []
+    again = host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")
+    assert not again["changed"] and host.cli.orders == [] and again["resets"] == []
+
+
+def test_hidden_settings_follow_in_a_second_pass(host: Host) -> None:
+    wanted = {"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": "force_relax", "MAX_ACC_OUT_READ": 44}
+    first = host.run(wanted)
+    assert first["deferred"] == {RAIL: ["MAX_ACC_OUT_READ", "PCI_WR_ORDERING"]}
+    assert host.cli.orders == [f"mlxconfig -y -d {RAIL} set ADVANCED_PCI_SETTINGS=1"]
+    result = host.run(wanted, allow_disruption="fwreset")
+    assert host.parameter("PCI_WR_ORDERING") == ("force_relax(1)", "force_relax(1)")
+    assert host.parameter("MAX_ACC_OUT_READ") == ("44", "44")
+    assert result["reset_needed"] == "none" and result["deferred"] == {}
+    assert [line for line in host.cli.orders if "reset" in line] == [f"mlxfwreset -d {RAIL} -y reset"] * 2
+    assert not host.run(wanted, allow_disruption="fwreset")["changed"]
+
+
+def test_hidden_setting_without_its_gate_is_refused(host: Host) -> None:
+    with pytest.raises(Failure, match="PCI_WR_ORDERING is shown only once ADVANCED_PCI_SETTINGS is in force"):
+        host.run({"PCI_WR_ORDERING": 1})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"SRIOV_ENN": 1}, "SRIOV_ENN is no parameter of this card and firmware; the nearest that it has is SRIOV_EN"),
+        ({"CNP_DSCP_P2": 4}, "CNP_DSCP_P2: the card has no port 2"),
+        ({"INTERNAL_CPU_OFFLOAD_ENGINE": 1}, "INTERNAL_CPU_OFFLOAD_ENGINE is read only"),
+        ({"HOST_CHAINING_DESCRIPTORS": 1}, "HOST_CHAINING_DESCRIPTORS is an array"),
+        ({"NUM_OF_VFS": 900}, "Value for parameter NUM_OF_VFS is out of range: 900"),
+        ({"CQE_COMPRESSION": "SOMEWHAT"}, "Unknown value SOMEWHAT for parameter CQE_COMPRESSION"),
+    ],
+)
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_cannot_be_is_refused_by_name_on_every_card_before_anything_is_written(
+    host: Host, wanted: dict[str, t.Any], told: str, check_mode: bool
+) -> None:
+    before = state_file.load()
+    cards = [{"device": OTHER, "settings": {"SRIOV_EN": 1}}, {"device": RAIL, "settings": wanted}]
+    with pytest.raises(Failure) as failure:
+        host.run(cards=cards, check_mode=check_mode)
+    assert told in str(failure.value) and RAIL in str(failure.value) and "Nothing was changed" in str(failure.value)
+    assert state_file.load() == before and host.cli.orders == []
+
+
+def test_optional_settings_are_passed_over_where_a_card_lacks_them(host: Host) -> None:
+    card = {"device": RAIL, "settings": {"NO_SUCH": 1, "SRIOV_EN": 1}, "optional": ["NO_SUCH"]}
+    result = host.run(cards=[card])
+    assert result["skipped"] == {RAIL: ["NO_SUCH"]} and host.parameter("SRIOV_EN")[1] == "True(1)"
+
+
+def test_all_ports_of_a_card_are_handled_as_one(host: Host) -> None:
+    host.run(cards=[{"device": TWO_PORTS, "settings": {"CNP_DSCP": 40, "CNP_DSCP_P2": 44}}])
+    assert host.cli.orders == [f"mlxconfig -y -d {TWO_PORTS} set CNP_DSCP_P1=40 CNP_DSCP_P2=44"]
+    with pytest.raises(Failure, match=r"0000:29:00\.1: .* is of the same card as 0000:29:00\.0; name a card once"):
+        host.run(cards=[{"device": f"0000:29:00.{n}", "settings": {"CNP_DSCP": 40}} for n in (0, 1)])
+
+
+def test_card_that_carries_the_connection_is_refused_by_any_of_its_ports(host: Host) -> None:
+    second = next(nic["netdev"] for nic in state_file.load()["nics"] if nic["pci"] == "0000:29:00.1")
+    with pytest.raises(Failure, match=rf"its port {second} carries this host's management connection"):
+        host.run(cards=[{"device": TWO_PORTS, "settings": {"SRIOV_EN": 1}}], protected=[second])
+    assert host.cli.ran == [], "not even asked"
+
+
+def test_nvswitch_bridge_is_refused(make: t.Callable[[str], Host]) -> None:
+    host = make("b200_nvswitch_bridges")
+    bridge = next(nic["pci"] for nic in state_file.load()["nics"] if nic["sw_mng"])
+    with pytest.raises(Failure, match="has SW_MNG in its VPD"):
+        host.run(cards=[{"device": bridge, "settings": {"SRIOV_EN": 1}}])
+    assert host.cli.ran == []
+
+
+def test_no_card_is_reset_under_a_running_job(host: Host) -> None:
+    result = host.run({"SRIOV_EN": 1}, allow_disruption="fwreset", gpu_processes=["4711 python3"])
+    assert host.parameter("SRIOV_EN") == ("False(0)", "True(1)") and result["resets"] == []
+    assert any("4711 python3" in warning for warning in host.warnings)
+    # the plan's list may be older than the job
+    host.cli.processes = ["815, /usr/bin/train"]
+    assert host.run({"SRIOV_EN": 1}, allow_disruption="powercycle")["reset_needed"] == "fwreset"
+    assert any("815 /usr/bin/train" in warning for warning in host.warnings)
+    host.cli.processes = []
+    assert host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")["reset_needed"] == "none"
+
+
+def test_without_the_reset_tool_a_reboot_is_needed(host: Host) -> None:
+    host.cli = LabCli(without=["mlxfwreset"])
+    result = host.run({"SRIOV_EN": 1}, allow_disruption="powercycle")
+    assert result["reset_needed"] == "reboot" and result["resets"] == []
+    assert any("after a reboot of the host" in warning for warning in host.warnings)
+
+
+def test_older_tool_without_json_reads_the_same(host: Host) -> None:
+    host.cli.json = False
+    assert host.run({"SRIOV_EN": 1, "LINK_TYPE": 2})["changed"]
+    assert host.cli.orders == [f"mlxconfig -y -d {RAIL} set SRIOV_EN=1"]
+    assert not host.run({"SRIOV_EN": 1, "LINK_TYPE": 2})["changed"]
+
+
+def test_change_of_the_link_type_is_told_once_it_is_in_force(host: Host) -> None:
+    assert not host.run({"LINK_TYPE": "IB"})["link_type_changed"]
+    assert host.run({"LINK_TYPE": "IB"}, allow_disruption="fwreset")["link_type_changed"]
+    assert not host.run({"LINK_TYPE": "IB"}, allow_disruption="fwreset")["link_type_changed"]
+
+
+def test_what_is_no_longer_wanted_goes_back_to_its_first_value(host: Host) -> None:
+    host.run({"SRIOV_EN": 1, "CNP_DSCP": 40})
+    host.run({"SRIOV_EN": 1, "CNP_DSCP": 41})
+    assert host.record == {RAIL: {"SRIOV_EN": "False(0)", "CNP_DSCP_P1": "48"}}
+    host.run({"SRIOV_EN": 1})
+    assert host.parameter("CNP_DSCP_P1")[1] == "48" and host.record == {RAIL: {"SRIOV_EN": "False(0)"}}
+    result = host.run(allow_disruption="none")
+    assert host.parameter("SRIOV_EN")[1] == "False(0)" and host.record == {}
+    assert result["changed"] and result["reset_needed"] == "none", "it never was in force, so nothing waits"
+    assert not host.run()["changed"]
+
+
+def test_without_cards_and_record_no_tool_is_needed(host: Host) -> None:
+    host.cli = LabCli(without=["mlxconfig"])
+    assert not host.run()["changed"]
+    with pytest.raises(Failure, match=r"Neither mlxconfig .* nor mstconfig"):
+        host.run({"SRIOV_EN": 1})
+
+
+def test_value_that_does_not_take_is_an_error_with_both_values(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = host.cli.run
+
+    def deaf(argv: t.Sequence[str], **more: t.Any) -> Result:
+        if "-y" in argv:
+            return Result(tuple(argv), 0, "Applying... Done!\n", "")
+        return real(argv, **more)
+
+    monkeypatch.setattr(host.cli, "run", deaf)
+    with pytest.raises(Failure, match=r"SRIOV_EN is False\(0\) for the next boot after it was set to 1"):
+        host.run({"SRIOV_EN": 1})
