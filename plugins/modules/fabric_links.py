@@ -34,7 +34,7 @@ options:
     default: []
     suboptions:
       netdev:
-        description: Name of the interface. It must exist.
+        description: Name of the interface. It must exist, unless it is a bond.
         type: str
         required: true
       mac:
@@ -53,8 +53,36 @@ options:
           - It may be one of O(protected).
         type: bool
         default: false
+      bond:
+        description:
+          - Makes the interface a bond, where there is none of that name yet.
+          - The mode of a bond that exists is not changed, because that takes it down; another one is refused.
+        type: dict
+        suboptions:
+          members:
+            description: The interfaces of which the bond consists. They must have no addresses of their own.
+            type: list
+            elements: str
+            required: true
+          mode:
+            description: How the members share the traffic.
+            type: str
+            choices: [802.3ad, active-backup]
+            required: true
+          miimon_ms:
+            description: How often the members' links are looked at, in milliseconds.
+            type: int
+            default: 100
+          lacp_rate:
+            description: How often the partner is asked to speak, with V(802.3ad).
+            type: str
+            choices: [slow, fast]
+          xmit_hash_policy:
+            description: By what a member is chosen for a flow.
+            type: str
+            choices: [layer2, layer2+3, layer3+4, encap2+3, encap3+4]
       mtu:
-        description: MTU in bytes; left as it is where not given.
+        description: MTU in bytes; left as it is where not given. The members of a bond get the bond's.
         type: int
       addresses:
         description: IPv4 and IPv6 addresses, each with its prefix length.
@@ -187,7 +215,6 @@ links:
 import os
 import shlex
 import typing as t
-from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -200,15 +227,17 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     write_atomic,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import Delta, delta, missing
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, missing
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.host import Links, as_plan
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    HASH_POLICIES,
+    LACP_RATES,
+    MODES,
     Link,
     LinkError,
-    Route,
     wanted_link,
     wanted_links,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES, present_links
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -223,6 +252,16 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
             "pci": {"type": "str"},
             "rail": {"type": "int"},
             "management": {"type": "bool", "default": False},
+            "bond": {
+                "type": "dict",
+                "options": {
+                    "members": {"type": "list", "elements": "str", "required": True},
+                    "mode": {"type": "str", "choices": list(MODES), "required": True},
+                    "miimon_ms": {"type": "int", "default": 100},
+                    "lacp_rate": {"type": "str", "choices": list(LACP_RATES)},
+                    "xmit_hash_policy": {"type": "str", "choices": list(HASH_POLICIES)},
+                },
+            },
             "mtu": {"type": "int"},
             "addresses": {"type": "list", "elements": "str", "default": []},
             "routes": {
@@ -260,15 +299,6 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
 }
 
 
-def read_answers(cli: Cli) -> dict[str, str]:
-    """Ask the kernel. A host without IPv6 answers the second family with nothing."""
-    return {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
-
-
-def read_present(cli: Cli) -> dict[str, Link]:
-    return present_links(read_answers(cli))
-
-
 def read_system(cli: Cli) -> managers.System:
     names = [manager.unit for manager in managers.MANAGERS.values() if manager.unit]
     units = set()
@@ -281,111 +311,6 @@ def read_system(cli: Cli) -> managers.System:
         commands=frozenset(name for name in ("netplan", "nmcli", "networkctl", "ifup") if cli.which(name)),
         interfaces_file=read_text("/etc/network/interfaces"),
     )
-
-
-def refuse(links: list[Link], present: dict[str, Link], protected: list[str]) -> None:
-    """Name everything that keeps the links from being set, before anything is set."""
-    errors = []
-    for link in links:
-        found = present.get(link.netdev)
-        if link.netdev in protected and not link.management:
-            errors.append(
-                f"{link.netdev} carries the connection of this run and must not be a rail;"
-                " name it in gpu_fabric_management_devices"
-            )
-        elif found is None:
-            errors.append(f"{link.netdev} does not exist; the interfaces are {', '.join(sorted(present))}")
-        elif link.mac and found.mac and link.mac != found.mac:
-            errors.append(
-                f"{link.netdev} has the address {found.mac}, the plan was made for {link.mac}; gather the facts again"
-            )
-    if errors:
-        raise LinkError("No link was changed: " + "; ".join(errors))
-
-
-class Links:
-    """The wanted, the saved and the present links, and how the first becomes the last."""
-
-    def __init__(self, wanted: list[Link], cli: Cli, saved: StateFile) -> None:
-        self.wanted = {link.netdev: link for link in wanted}
-        self.cli = cli
-        self.saved = saved
-        self.record = saved.load()
-        self.answers = read_answers(cli)
-        self.present = present_links(self.answers)
-
-    def ours(self, netdev: str) -> Link | None:
-        entry = self.record.get(netdev)
-        return wanted_link({"netdev": netdev, **entry["set"]}) if entry else None
-
-    def released(self) -> list[Link]:
-        """Links of an earlier run that are wanted no more, as they were before it."""
-        return [
-            before(name, entry)
-            for name, entry in self.record.items()
-            if name not in self.wanted and name in self.present
-        ]
-
-    def deltas(self) -> list[Delta]:
-        return [
-            delta(link, self.present[link.netdev], self.ours(link.netdev))
-            for link in (*self.released(), *self.wanted.values())
-        ]
-
-    def managed(self, paths: t.Collection[str], manager: managers.Manager | None) -> list[Link]:
-        """Management links of which the state, or one of the files at ``paths``, changes: that needs a way back."""
-        return [
-            link
-            for link in (*self.released(), *self.wanted.values())
-            if link.management
-            and (missing(link, self.present[link.netdev]) or (manager and manager.renderer.path(link) in paths))
-        ]
-
-    def new_record(self) -> dict[str, t.Any]:
-        record = {}
-        for name, link in self.wanted.items():
-            found = self.record.get(name, {}).get("before") or as_found(self.present[name], link.management)
-            record[name] = {"before": found, "set": as_plan(link)}
-        return record
-
-    def read_back(self) -> dict[str, Link]:
-        present = read_present(self.cli)
-        lacks = [f"{name}: {text}" for name, link in self.wanted.items() for text in missing(link, present[name])]
-        if lacks:
-            raise LinkError(f"The kernel did not take every setting: {'; '.join(lacks)}")
-        return present
-
-
-def as_found(link: Link, management: bool) -> dict[str, t.Any]:
-    """Return what a link has before the first change, for the record: of a rail only what is not added but replaced."""
-    if not management:
-        return {"mtu": link.mtu, "up": link.up}
-    # The kernel's own routes come and go with the addresses.
-    routes = frozenset(route for route in link.routes if route.via)
-    return {**as_plan(replace(link, routes=routes)), "up": link.up, "management": True}
-
-
-def before(name: str, entry: t.Mapping[str, t.Any]) -> Link:
-    """Return a link as it was found; what an earlier version did not record stays as it is."""
-    found = entry["before"]
-    if found.get("management"):
-        return wanted_link({"netdev": name, **found})
-    # A link that was up may have been taken down by somebody else meanwhile; only our own raising is undone.
-    return Link(netdev=name, mtu=found.get("mtu"), up=False if found.get("up") is False else None)
-
-
-def as_plan(link: Link) -> dict[str, t.Any]:
-    """Return a link in the shape of the plan, for the record."""
-    return {
-        "mtu": link.mtu,
-        "management": link.management,
-        "addresses": sorted(link.addresses),
-        "routes": [
-            {"dst": route.dst, "via": route.via, "table": route.table, "src": route.src}
-            for route in sorted(link.routes, key=Route.order)
-        ],
-        "rules": [{"from": rule.source, "table": rule.table, "priority": rule.priority} for rule in sorted(link.rules)],
-    }
 
 
 def claimed(link: Link, manager: managers.Manager) -> None:
@@ -421,7 +346,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     cli = Cli()
     wanted = wanted_links(module.params["links"]) if module.params["state"] == "present" else []
     links = Links(wanted, cli, StateFile("links.json"))
-    refuse(wanted, links.present, module.params["protected"])
+    links.refuse(module.params["protected"])
     pending = Pending(cli)
     if module.params["confirm"]:
         confirm(links, pending)
@@ -472,7 +397,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             pending.disarm()
     else:
         present = links.present
-    state = {name: present[name].describe() for name in links.wanted}
+    # In check mode a bond may not be there yet.
+    state = {name: present[name].describe() if name in present else {} for name in links.wanted}
     if module.check_mode:
         for item in deltas:
             state.get(item.netdev, {}).update(item.after)
@@ -494,7 +420,7 @@ def begin(
     if len(managed) > 1:
         raise LinkError(f"No link was changed: {' and '.join(link.netdev for link in managed)} both manage the host")
     link = managed[0]
-    item = delta(link, links.present[link.netdev], links.ours(link.netdev))
+    item = delta(link, links.found(link.netdev), links.ours(link.netdev))
     changes = ChangeSet()
     changes.compare(f"interface {link.netdev}", item.before, item.after)
     path = manager.renderer.path(link) if manager else ""

@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
+    bonds,
     disruption,
     firewall,
     gpudirect,
@@ -124,6 +125,7 @@ def plan_host(
         "rails": [_rail(host, rail, where[rail.rail], rail in ours) for rail in host.rails],
         "management": {"netdev": found.management, "address": _own_address(host)},
         "links": links,
+        "bonds": bonds.for_host(intent),
         "management_link": management_link.for_host(machine, intent, found.management),
         "sysctl": parameters,
         "sysctl_left_out": left_out,

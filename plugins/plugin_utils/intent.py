@@ -149,6 +149,12 @@ OPTIONS: tuple[Option, ...] = (
         {},
         "The management interface as it shall be: addresses (all of them), gateway, mtu. Empty: it is left alone.",
     ),
+    Option(
+        "bonds",
+        "dict",
+        {},
+        "Bonds of storage and front-end interfaces by name: members, mode, addresses, gateway, mtu, lacp_rate, xmit_hash_policy.",
+    ),
     Option("allow_software_rdma", "bool", False, "Use rxe or siw devices as rails where there is no HCA."),
     Option(
         "rail_mode",

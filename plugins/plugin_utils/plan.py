@@ -14,7 +14,7 @@ import collections
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import firewall, management_link, rails, roce, schedules
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import bonds, firewall, management_link, rails, roce, schedules
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import classify
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
@@ -92,6 +92,7 @@ def plan_rack(
     problems += [("", problem) for problem in addresses.problems]
     problems += _count_fits(hosts)
     problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
+    problems += [(host.name, problem) for host in hosts for problem in bonds.problems(host.intent)]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
     if problems:
         raise IntentError(problems)

@@ -1,0 +1,202 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change at any time.
+
+"""The links of one host: wanted, set by an earlier run, and present; and how the first become the last."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import Delta, delta, missing, removal
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    Link,
+    LinkError,
+    Route,
+    wanted_link,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES, present_links
+
+
+def read_answers(cli: Cli) -> dict[str, str]:
+    """Ask the kernel. A host without IPv6 answers the second family with nothing."""
+    return {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
+
+
+def read_present(cli: Cli) -> dict[str, Link]:
+    return present_links(read_answers(cli))
+
+
+class Links:
+    """The wanted, the saved and the present links, and how the first becomes the last."""
+
+    def __init__(self, wanted: list[Link], cli: Cli, saved: StateFile) -> None:
+        self.wanted = {link.netdev: link for link in wanted}
+        self.cli = cli
+        self.saved = saved
+        self.record = saved.load()
+        self.answers = read_answers(cli)
+        self.present = present_links(self.answers)
+
+    def found(self, netdev: str) -> Link:
+        """The interface as it is; of a bond that is yet to be made, nothing."""
+        return self.present.get(netdev) or Link(netdev=netdev, up=False)
+
+    def refuse(self, protected: t.Collection[str]) -> None:
+        """Name everything that keeps the links from being set, before anything is set."""
+        errors = []
+        for link in self.wanted.values():
+            found = self.present.get(link.netdev)
+            if link.netdev in protected and not link.management:
+                errors.append(
+                    f"{link.netdev} carries the connection of this run and must not be a rail;"
+                    " name it in gpu_fabric_management_devices"
+                )
+            elif link.bond:
+                errors += self._bond_errors(link, protected)
+            elif found is None:
+                errors.append(f"{link.netdev} does not exist; the interfaces are {', '.join(sorted(self.present))}")
+            elif link.mac and found.mac and link.mac != found.mac:
+                errors.append(
+                    f"{link.netdev} has the address {found.mac}, the plan was made for {link.mac};"
+                    " gather the facts again"
+                )
+        if errors:
+            raise LinkError("No link was changed: " + "; ".join(errors))
+
+    def _bond_errors(self, link: Link, protected: t.Collection[str]) -> list[str]:
+        bond, present = link.bond, self.present.get(link.netdev)
+        assert bond is not None
+        errors = []
+        if present is not None and present.bond is None:
+            errors.append(f"{link.netdev} is there and no bond; choose another name for the bond")
+        elif present is not None and present.bond is not None and present.bond.mode != bond.mode:
+            errors.append(
+                f"{link.netdev} has mode {present.bond.mode}, wanted {bond.mode}; changing that takes the bond down:"
+                f" remove it first (ip link delete {link.netdev})"
+            )
+        masters = {name: other.netdev for other in self.present.values() if other.bond for name in other.bond.members}
+        for name in bond.members:
+            member = self.present.get(name)
+            if member is None:
+                errors.append(f"{name}, a member of {link.netdev}, does not exist")
+            elif name in protected:
+                errors.append(f"{name} carries the connection of this run and cannot become a member of {link.netdev}")
+            elif masters.get(name, link.netdev) != link.netdev:
+                errors.append(f"{name}, wanted in {link.netdev}, is a member of {masters[name]}")
+            elif member.addresses:
+                errors.append(f"{name}, wanted in {link.netdev}, has addresses: {', '.join(sorted(member.addresses))}")
+        return errors
+
+    def ours(self, netdev: str) -> Link | None:
+        entry = self.record.get(netdev)
+        return wanted_link({"netdev": netdev, **entry["set"]}) if entry else None
+
+    def _gone(self) -> dict[str, dict[str, t.Any]]:
+        """Links of an earlier run that are wanted no more, with what they were before it."""
+        return {
+            name: entry["before"]
+            for name, entry in self.record.items()
+            if name not in self.wanted and name in self.present
+        }
+
+    def released(self) -> list[Link]:
+        return [before(name, found) for name, found in self._gone().items() if not found.get("absent")]
+
+    def deltas(self) -> list[Delta]:
+        return [
+            *(
+                removal(self.present[name], found.get("members_up", ()))
+                for name, found in self._gone().items()
+                if found.get("absent")
+            ),
+            *(
+                delta(link, self.found(link.netdev), self.ours(link.netdev))
+                for link in (*self.released(), *self.wanted.values())
+            ),
+        ]
+
+    def managed(self, paths: t.Collection[str], manager: managers.Manager | None) -> list[Link]:
+        """Management links of which the state, or one of the files at ``paths``, changes: that needs a way back."""
+        return [
+            link
+            for link in (*self.released(), *self.wanted.values())
+            if link.management
+            and (missing(link, self.found(link.netdev)) or (manager and manager.renderer.path(link) in paths))
+        ]
+
+    def new_record(self) -> dict[str, t.Any]:
+        record = {}
+        for name, link in self.wanted.items():
+            found = self.record.get(name, {}).get("before") or self._before(link)
+            record[name] = {"before": found, "set": as_plan(link)}
+        return record
+
+    def _before(self, link: Link) -> dict[str, t.Any]:
+        if link.bond and link.netdev not in self.present:
+            return {"absent": True, "members_up": [name for name in link.bond.members if self.found(name).up]}
+        return as_found(self.present[link.netdev], link.management)
+
+    def read_back(self) -> dict[str, Link]:
+        present = read_present(self.cli)
+        lacks = [
+            f"{name}: {text}"
+            for name, link in self.wanted.items()
+            for text in missing(link, present.get(name, Link(name)))
+        ]
+        if lacks:
+            raise LinkError(f"The kernel did not take every setting: {'; '.join(lacks)}")
+        return present
+
+
+def as_found(link: Link, management: bool) -> dict[str, t.Any]:
+    """Return what a link has before the first change, for the record: of a rail only what is not added but replaced."""
+    if not management:
+        return {"mtu": link.mtu, "up": link.up}
+    # The kernel's own routes come and go with the addresses.
+    routes = frozenset(route for route in link.routes if route.via)
+    return {**as_plan(replace(link, routes=routes)), "up": link.up, "management": True}
+
+
+def before(name: str, found: t.Mapping[str, t.Any]) -> Link:
+    """Return a link as it was found; what an earlier version did not record stays as it is."""
+    if found.get("management"):
+        return wanted_link({"netdev": name, **found})
+    # A link that was up may have been taken down by somebody else meanwhile; only our own raising is undone.
+    return Link(netdev=name, mtu=found.get("mtu"), up=False if found.get("up") is False else None)
+
+
+def as_bond(link: Link) -> dict[str, t.Any]:
+    bond = link.bond
+    assert bond is not None
+    return {
+        "mode": bond.mode,
+        "members": list(bond.members),
+        "miimon_ms": bond.miimon_ms,
+        "lacp_rate": bond.lacp_rate,
+        "xmit_hash_policy": bond.xmit_hash_policy,
+    }
+
+
+def as_plan(link: Link) -> dict[str, t.Any]:
+    """Return a link in the shape of the plan, for the record."""
+    return {
+        "mtu": link.mtu,
+        "management": link.management,
+        **({"bond": as_bond(link)} if link.bond else {}),
+        "addresses": sorted(link.addresses),
+        "routes": [
+            {"dst": route.dst, "via": route.via, "table": route.table, "src": route.src}
+            for route in sorted(link.routes, key=Route.order)
+        ],
+        "rules": [{"from": rule.source, "table": rule.table, "priority": rule.priority} for rule in sorted(link.rules)],
+    }
+
+
+__all__ = ("Links", "as_plan")

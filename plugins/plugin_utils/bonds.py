@@ -1,0 +1,78 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bonds for storage and front-end networks, as the intent names them; rails that are bonds are found in the facts."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import typing as t
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+
+VARIABLE = "gpu_fabric_bonds"
+MODES = ("802.3ad", "active-backup")
+KEYS = ("members", "mode", "addresses", "gateway", "mtu", "lacp_rate", "xmit_hash_policy")
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")
+
+
+def problems(intent: Intent) -> list[Problem]:
+    """What cannot be meant, bond by bond."""
+    found: list[Problem] = []
+    taken: dict[str, str] = {}
+    for name, given in intent[VARIABLE].items():
+        if not _NAME.match(str(name)) or not isinstance(given, t.Mapping):
+            found.append(Problem(VARIABLE, f"{name!r}: {given!r}", "interface names, each with members and mode"))
+            continue
+        found += [Problem(VARIABLE, f"{name} has no {key}", ", ".join(KEYS)) for key in given if key not in KEYS]
+        if given.get("mode") not in MODES:
+            found.append(Problem(VARIABLE, f"mode of {name} is {given.get('mode')!r}", " or ".join(MODES)))
+        members = given.get("members")
+        if not isinstance(members, (list, tuple)) or not members:
+            found.append(Problem(VARIABLE, f"members of {name} is {members!r}", "a list of interfaces"))
+        for member in members if isinstance(members, (list, tuple)) else ():
+            other = taken.setdefault(str(member), str(name))
+            if other != name or str(member) == name:
+                found.append(Problem(VARIABLE, f"{member} is in {other} and in {name}", "each interface in one bond"))
+        mtu = given.get("mtu")
+        if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
+            found.append(Problem(VARIABLE, f"mtu of {name} is {mtu!r}", "a number from 1280 to 9978 bytes"))
+        for item in given.get("addresses") or ():
+            if not _is_interface(item):
+                found.append(Problem(VARIABLE, f"{item!r} in addresses of {name}", "addresses with prefix lengths"))
+    return found
+
+
+def _is_interface(item: t.Any) -> bool:
+    try:
+        ipaddress.ip_interface(str(item))
+    except ValueError:
+        return False
+    return "/" in str(item)
+
+
+def for_host(intent: Intent) -> list[dict[str, t.Any]]:
+    """plan.hosts[h].bonds, entries of fabric_links."""
+    links = []
+    for name, given in sorted(intent[VARIABLE].items()):
+        gateway = given.get("gateway")
+        links.append(
+            {
+                "netdev": name,
+                "bond": {
+                    "members": [str(member) for member in given["members"]],
+                    "mode": given["mode"],
+                    "lacp_rate": given.get("lacp_rate") or ("fast" if given["mode"] == "802.3ad" else None),
+                    # Flows of one pair of hosts spread over the members only if their ports count.
+                    "xmit_hash_policy": given.get("xmit_hash_policy")
+                    or ("layer3+4" if given["mode"] == "802.3ad" else None),
+                },
+                "mtu": given.get("mtu"),
+                "addresses": [str(item) for item in given.get("addresses") or ()],
+                "routes": [{"dst": "default", "via": str(gateway)}] if gateway else [],
+                "rules": [],
+            }
+        )
+    return links
