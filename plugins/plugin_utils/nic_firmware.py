@@ -162,7 +162,7 @@ def _record(machine: Machine) -> dict[str, t.Any]:
     try:
         return mapping(json.loads(text(mapping(machine.facts.get("files")).get(RECORD)) or "{}"))
     except ValueError:
-        return {"": "cannot be read"}
+        return {"": {"": "cannot be read, which the module is to say"}}
 
 
 def _to_do(machine: Machine, cards: list[dict[str, t.Any]], record: dict[str, t.Any]) -> bool:
