@@ -30,7 +30,8 @@ display = Display()
 
 # An earlier recording of the same rack; it is compared, not diagnosed.
 EARLIER = "before"
-TEXT_LIMIT = 4 * 1024 * 1024
+# iblinkinfo of a fabric with ten thousand adapters has about 8 MiB.
+TEXT_LIMIT = 32 * 1024 * 1024
 TEXTS = frozenset({".log", ".txt", ".json", ".csv", ".xml", ".ini", ".yml", ".yaml"})
 PHASES = ("preflight", "configure", "verify", "diagnose")
 

@@ -37,7 +37,9 @@ class Switch:
 class FatTree:
     """*rails* adapters in each host; *group* hosts share the leaves of a group; *spines* links lead up from each."""
 
-    def __init__(self, hosts: int, rails: int, group: int = 32, spines: int | None = None) -> None:
+    def __init__(
+        self, hosts: int, rails: int, group: int = 32, spines: int | None = None, renamed: bool = True
+    ) -> None:
         self.rails = rails
         self.group = group
         spines = group if spines is None else spines
@@ -48,9 +50,9 @@ class FatTree:
             self._switch(f"leaf-{number // rails + 1}-r{number % rails}", group + spines + 1)
         for number in range(spines):
             self._switch(f"spine-{number + 1}", groups * rails + 1)
-        # The devices of every fourth host are enumerated against the order of the rails.
+        # With *renamed* the devices of every fourth host are enumerated against the order of the rails.
         self.devices = {
-            host: [f"mlx5_{rails - 1 - rail if index % 4 == 3 else rail}" for rail in range(rails)]
+            host: [f"mlx5_{rails - 1 - rail if renamed and index % 4 == 3 else rail}" for rail in range(rails)]
             for index, host in enumerate(self.hosts)
         }
         self.adapters = {

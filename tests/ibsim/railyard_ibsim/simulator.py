@@ -113,16 +113,16 @@ class Simulator:
     def console(self, command: str) -> None:
         """A command for ibsim's console; returns when ibsim answered."""
         log = self._scratch / "ibsim.log"
-        before = log.stat().st_size
+        before = len(log.read_text(errors="replace"))
         stdin = t.cast("t.IO[str]", self._processes[0].stdin)
         stdin.write(command + "\n")
         stdin.flush()
         deadline = time.monotonic() + self._patience
-        while log.stat().st_size == before or not log.read_text(errors="replace").endswith("sim> "):
+        # Warnings of the simulator may follow its prompt.
+        while "sim> " not in (said := log.read_text(errors="replace")[before:]):
             if time.monotonic() > deadline:
-                raise SimulatorError(f"ibsim did not answer {command!r}")
+                raise SimulatorError(f"ibsim did not answer {command!r}: {said[-2000:]}")
             time.sleep(0.02)
-        said = log.read_text(errors="replace")[before:]
         if "\n#" in f"\n{said}":  # how the console complains
             raise SimulatorError(f"{command}: {said}")
 
