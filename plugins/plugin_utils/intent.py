@@ -153,7 +153,7 @@ OPTIONS: tuple[Option, ...] = (
         "bonds",
         "dict",
         {},
-        "Bonds of storage and front-end interfaces by name: members, mode, addresses, gateway, mtu, lacp_rate, xmit_hash_policy.",
+        "Bonds of storage and front-end interfaces by name: members, mode, addresses, gateway, mtu.",
     ),
     Option("allow_software_rdma", "bool", False, "Use rxe or siw devices as rails where there is no HCA."),
     Option(
