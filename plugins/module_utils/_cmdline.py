@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
@@ -30,15 +29,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import C
 DROP_IN = "/etc/default/grub.d/50-gpu-fabric.cfg"
 GRUB_CONFIGS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 # A blank would make two arguments of one, and the others end or expand the shell string that GRUB reads.
+_TOKEN = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 _ARGUMENT = re.compile(r"^[A-Za-z0-9_][^\s\"'`$\\;&|<>]*$")
 
 
 def tokens(line: str) -> list[str]:
     """The arguments of a command line; double quotes hold blanks together, as the kernel has it."""
-    try:
-        return shlex.split(line, comments=False, posix=False)
-    except ValueError:
-        return line.split()
+    return _TOKEN.findall(line)
 
 
 def lacking(wanted: t.Sequence[str], line: t.Collection[str]) -> list[str]:
@@ -52,6 +49,14 @@ def render(arguments: t.Sequence[str]) -> str | None:
         "# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"
         f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(arguments)}"\n'
     )
+
+
+def added(text: str | None) -> set[str] | None:
+    """What a drop-in of ours adds; None where there is none."""
+    if text is None:
+        return None
+    line = next((line for line in text.splitlines() if line.startswith("GRUB_CMDLINE_LINUX=")), "")
+    return set(tokens(line.partition("=")[2].strip('"'))) - {"$GRUB_CMDLINE_LINUX"}
 
 
 def grub_entries(text: str) -> list[list[str]]:
@@ -105,7 +110,8 @@ class Grub(Loader):
         return [entry for path in GRUB_CONFIGS for entry in grub_entries(read_text(self._path(path)) or "")]
 
     def differs(self, wanted: t.Sequence[str], ours: t.Sequence[str]) -> bool:
-        if read_text(self._path(DROP_IN)) != render(wanted):
+        # in any order: the file is not written anew, and the loader's configuration not generated, for nothing
+        if added(read_text(self._path(DROP_IN))) != (set(wanted) or None):
             return True
         return any(lacking(wanted, entry) for entry in self.entries())
 

@@ -1,0 +1,188 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The kernel's arguments: a drop-in that appends, boot entries of their own, and what this kernel was started with."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _cmdline
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cmdline import DROP_IN, CommandLine
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+
+MENU = """\
+menuentry 'Debian GNU/Linux' {{
+\tlinux\t/boot/vmlinuz-6.1.0-28-amd64 root=UUID=5d ro {arguments}
+\tinitrd\t/boot/initrd.img-6.1.0-28-amd64
+}}
+menuentry 'Debian GNU/Linux, (recovery mode)' {{
+\tlinux\t/boot/vmlinuz-6.1.0-28-amd64 root=UUID=5d ro single
+}}
+"""
+
+
+class Machine(Cli):
+    """A host below a directory with GRUB's own way of reading its defaults, or with grubby."""
+
+    def __init__(self, root: Path, *tools: str) -> None:
+        super().__init__()
+        self.root, self.tools = root, tools
+        self.kernels = {"a": ["ro", "quiet"], "b": ["ro", "quiet"]}
+        (root / "proc").mkdir(parents=True)
+        self.boot("BOOT_IMAGE=/boot/vmlinuz root=UUID=5d ro quiet")
+        if "update-grub" in tools:
+            self.file("etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX="console=ttyS0"\n')
+            self.run(["update-grub"])
+            self.ran.clear()
+
+    def boot(self, line: str) -> None:
+        (self.root / "proc/cmdline").write_text(line + "\n")
+
+    def file(self, path: str, text: str | None = None) -> str | None:
+        target = self.root / path.lstrip("/")
+        if text is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        return target.read_text() if target.exists() else None
+
+    def which(self, name: str) -> str | None:
+        return f"/usr/sbin/{name}" if name in self.tools else None
+
+    def run(self, argv: t.Sequence[str], check: bool = True, **_: object) -> Result:
+        self.ran.append(" ".join(argv))
+        return Result(tuple(argv), 0, self.grubby(list(argv[1:])) if argv[0] == "grubby" else self.update_grub(), "")
+
+    def update_grub(self) -> str:
+        # as grub-mkconfig does it: a shell reads the defaults, then the drop-ins in the order of their names
+        script = 'cd "$0"; . etc/default/grub; for f in etc/default/grub.d/*.cfg; do [ -e "$f" ] && . "./$f"; done; '
+        script = script.replace(". etc", ". ./etc") + 'echo "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"'
+        done = subprocess.run(["sh", "-c", script, str(self.root)], capture_output=True, text=True, check=True)
+        self.file("boot/grub/grub.cfg", MENU.format(arguments=done.stdout.strip()))
+        return ""
+
+    def grubby(self, words: list[str]) -> str:
+        if words == ["--info=ALL"]:
+            rows = [
+                f'index={n}\nkernel="/boot/{k}"\nargs="{" ".join(a)}"\n'
+                for n, (k, a) in enumerate(self.kernels.items())
+            ]
+            return "".join(rows)
+        for word in words[1:]:
+            key, _, value = word.partition("=")
+            for arguments in self.kernels.values():
+                for token in value.split():
+                    if key == "--remove-args" and token in arguments:
+                        arguments.remove(token)
+                    elif key == "--args" and token not in arguments:
+                        arguments.append(token)
+        return ""
+
+    def line(self, *wanted: str) -> CommandLine:
+        state = StateFile("kernel_cmdline.json", str(self.root / "state"))
+        return CommandLine(wanted, self, state, str(self.root))
+
+    def apply(self, *wanted: str) -> CommandLine:
+        line = self.line(*wanted)
+        if len(line.changes):
+            line.apply()
+        return line
+
+
+@pytest.fixture(params=["update-grub", "grubby"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    return Machine(tmp_path, request.param)
+
+
+def next_boot(machine: Machine) -> list[list[str]]:
+    if "grubby" in machine.tools:
+        return list(machine.kernels.values())
+    return _cmdline.grub_entries(machine.file("boot/grub/grub.cfg") or "")
+
+
+def test_arguments_come_to_what_is_there_and_go_again(machine: Machine) -> None:
+    before = [list(entry) for entry in next_boot(machine)]
+    line = machine.apply("iommu=pt", "pci=realloc=off")
+    assert all({"iommu=pt", "pci=realloc=off", "quiet"} <= set(entry) for entry in next_boot(machine))
+    assert line.missing == ["iommu=pt", "pci=realloc=off"] and line.stale == []
+    assert not len(machine.line("pci=realloc=off", "iommu=pt").changes)
+    assert not len(machine.line("iommu=pt", "pci=realloc=off").changes)
+    machine.boot("root=UUID=5d ro quiet pci=realloc=off iommu=pt")
+    assert machine.line("iommu=pt", "pci=realloc=off").missing == [], "in any order"
+    line = machine.apply()
+    assert [sorted(entry) for entry in next_boot(machine)] == [sorted(entry) for entry in before]
+    assert line.stale == ["iommu=pt", "pci=realloc=off"], "this kernel still has them"
+    assert not len(machine.line().changes) and machine.file(DROP_IN) is None
+
+
+def test_only_what_was_added_is_taken_away(machine: Machine) -> None:
+    for arguments in machine.kernels.values():
+        arguments.append("iommu=pt")
+    if "update-grub" in machine.tools:
+        machine.file("etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt"\n')
+        machine.run(["update-grub"])
+    assert not len(machine.line("iommu=pt").changes), "somebody else has set it"
+    machine.apply("iommu=pt", "pci=noats")
+    machine.apply()
+    assert all("iommu=pt" in entry and "pci=noats" not in entry for entry in next_boot(machine))
+
+
+def test_looking_changes_nothing(machine: Machine) -> None:
+    before = [list(entry) for entry in next_boot(machine)]
+    assert len(machine.line("iommu=pt").changes) == 1
+    assert next_boot(machine) == before and machine.file(DROP_IN) is None
+    assert not [line for line in machine.ran if "--update-kernel" in line or line == "update-grub"]
+
+
+def test_kernel_that_came_later_gets_them_too(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "grubby")
+    machine.apply("iommu=pt")
+    machine.kernels["c"] = ["ro"]
+    assert len(machine.line("iommu=pt").changes)
+    machine.apply("iommu=pt")
+    assert machine.kernels["c"] == ["ro", "iommu=pt"]
+
+
+def test_later_file_that_replaces_the_variable_is_found_out(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    machine.file("etc/default/grub.d/99-vendor.cfg", 'GRUB_CMDLINE_LINUX="console=tty0"\n')
+    with pytest.raises(Failure, match=r"lack iommu=pt after they were written.*grub\.d that replace"):
+        machine.apply("iommu=pt")
+    machine.file("etc/default/grub.d/40-cloud.cfg", 'GRUB_CMDLINE_LINUX="console=tty0"\n')
+    (tmp_path / "etc/default/grub.d/99-vendor.cfg").unlink()
+    machine.apply("iommu=pt")
+    assert {"console=tty0", "iommu=pt"} <= set(next_boot(machine)[0])
+
+
+def test_host_without_a_known_boot_loader(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    with pytest.raises(Failure, match=r"No boot loader is known on this host.*Add iommu=pt"):
+        machine.line("iommu=pt")
+    assert not len(machine.line().changes)
+
+
+@pytest.mark.parametrize("bad", ["iommu=pt quiet", "a;reboot", 'x="y"', "$(id)", "", "-x", "a\nb"])
+def test_what_is_no_argument_is_refused(machine: Machine, bad: str) -> None:
+    with pytest.raises(Failure, match="is no argument of a kernel"):
+        machine.line("iommu=pt", bad)
+    assert machine.ran == []
+
+
+def test_quoted_argument_is_one() -> None:
+    assert _cmdline.tokens('root=UUID=5d dyndbg="file a +p; file b +p" quiet') == [
+        "root=UUID=5d", 'dyndbg="file a +p; file b +p"', "quiet",
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=200))
+def test_any_line_and_any_configuration_is_no_traceback(text: str) -> None:
+    assert all(isinstance(token, str) for token in _cmdline.tokens(text))
+    assert isinstance(_cmdline.grub_entries(text), list) and isinstance(_cmdline.grubby_entries(text), list)
