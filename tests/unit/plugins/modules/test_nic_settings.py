@@ -1,0 +1,140 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module as a whole: what is remembered, what goes back, and what lies on the host for its next boot."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
+    host,
+    install,
+    installation,
+    irqbalance,
+    program,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_settings
+
+
+class FakeCli:
+    """A port's PFC mask behind dcb, and systemctl."""
+
+    pfc: t.ClassVar[list[bool]] = [False] * 8
+    ran: t.ClassVar[list[str]] = []
+
+    def which(self, name: str) -> str | None:
+        return name if name == "dcb" else None
+
+    def run(self, argv: list[str], check: bool = True, **_: object) -> Result:
+        self.ran.append(" ".join(argv))
+        stdout = "{}"
+        if argv[:4] == ["dcb", "-N", "-j", "pfc"]:
+            stdout = json.dumps({"prio_pfc": self.pfc, "delay": 0})
+        elif argv[:3] == ["dcb", "pfc", "set"]:
+            self.pfc[:] = [word.endswith(":on") for word in argv[6:]]
+        return Result(tuple(argv), 0, stdout, "")
+
+
+class Module:
+    def __init__(self, check_mode: bool, **params: t.Any) -> None:
+        self.check_mode = check_mode
+        self.params = {"ports": [], "host": {}, "allow_disruption": "none", "gpu_processes": [], **params}
+
+
+MASK = [False, False, False, True, False, False, False, False]
+PORT = {"netdev": "lo", "hca": None, "port": 1, "pci": "0000:18:00.0", "settings": {"pfc": MASK}}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    FakeCli.pfc[:] = [False] * 8
+    FakeCli.ran.clear()
+    (tmp_path / "thp").write_text("always [madvise] never\n")
+    real = host.write_file
+
+    def kernel(path: str, text: str) -> None:
+        words = ("always", "madvise", "never")
+        real(path, " ".join(f"[{word}]" if word == text else word for word in words) + "\n")
+
+    monkeypatch.setattr(host, "HUGEPAGES", str(tmp_path / "thp"))
+    monkeypatch.setattr(host, "write_file", kernel)
+    monkeypatch.setattr(nic_settings, "Cli", FakeCli)
+    monkeypatch.setattr(nic_settings, "StateFile", lambda name: StateFile(name, str(tmp_path / "record")))
+    monkeypatch.setattr(installation, "UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(installation, "WANTS", str(tmp_path / "units/wants"))
+    monkeypatch.setattr(program, "CONFIG", str(tmp_path / "nics.json"))
+    monkeypatch.setattr(install, "COMMAND", str(tmp_path / "gpu-fabric-nic"))
+    monkeypatch.setattr(install, "LIBRARY", str(tmp_path / "library"))
+    real_files = irqbalance.files
+    monkeypatch.setattr(irqbalance, "POLICY", str(tmp_path / "library/irqbalance-policy"))
+    monkeypatch.setattr(irqbalance, "DROP_IN", str(tmp_path / "units/irqbalance.conf"))
+    monkeypatch.setattr(irqbalance, "files", lambda functions: real_files(functions, str(tmp_path)))
+    return tmp_path
+
+
+def run(check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
+    return nic_settings.run(t.cast(t.Any, Module(check_mode, **params)))
+
+
+def everything(machine: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(machine)): path.readlink().name if path.is_symlink() else path.read_text()
+        for path in sorted(machine.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def test_host_is_set_remembered_started_at_boot_and_given_back(machine: Path) -> None:
+    before = everything(machine)
+    wanted = {"transparent_hugepages": "always"}
+    told = run(check_mode=True, host=wanted)
+    assert everything(machine) == before
+    done = run(host=wanted)
+    assert told["changed"] and told["diff"] == done["diff"] and done["changed_ports"] == [program.HOST]
+    assert "[always]" in (machine / "thp").read_text()
+    assert json.loads((machine / "nics.json").read_text()) == {"ports": [], "host": wanted}
+    assert (machine / "units/wants" / install.HOST_UNIT).is_symlink()
+    assert "apply @host" in (machine / "units" / install.HOST_UNIT).read_text()
+    assert not run(host=wanted)["changed"]
+    assert run()["changed"]
+    assert "[madvise]" in (machine / "thp").read_text()
+    assert everything(machine) == before and not run()["changed"]
+
+
+def test_host_goes_back_while_ports_stay(machine: Path) -> None:
+    run(ports=[PORT], host={"transparent_hugepages": "never"}, allow_disruption="linkflap")
+    run(ports=[PORT])
+    assert "[madvise]" in (machine / "thp").read_text() and FakeCli.pfc == MASK
+    assert list((machine / "units/wants").iterdir()) == [machine / "units/wants/gpu-fabric-nic@lo.service"]
+    assert "host" not in json.loads((machine / "nics.json").read_text())
+
+
+def test_nothing_at_all_is_changed_where_one_port_may_not_flap(machine: Path) -> None:
+    before = everything(machine)
+    with pytest.raises(Failure, match=r"lo: pfc is 0,0,0,0,0,0,0,0, wanted 0,0,0,1,0,0,0,0"):
+        run(ports=[PORT], host={"transparent_hugepages": "always"})
+    assert everything(machine) == before and FakeCli.pfc == [False] * 8
+
+
+def test_pinned_interrupts_are_kept_from_irqbalance(machine: Path) -> None:
+    unit = machine / "usr/lib/systemd/system/irqbalance.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/usr/sbin/irqbalance --foreground\n")
+    port = {**PORT, "settings": {"irq_affinity": "0-3"}}
+    run(ports=[port])
+    assert "0000:18:00.0" in (machine / "library/irqbalance-policy").read_text()
+    assert (machine / "library/irqbalance-policy").stat().st_mode & 0o111
+    assert "--policyscript=" in (machine / "units/irqbalance.conf").read_text()
+    assert FakeCli.ran[-1] == "systemctl try-restart irqbalance.service"
+    FakeCli.ran.clear()
+    assert not run(ports=[port])["changed"] and FakeCli.ran == []
+    run(ports=[])
+    assert not (machine / "library/irqbalance-policy").exists() and not (machine / "units/irqbalance.conf").exists()
