@@ -60,7 +60,7 @@ class Machine:
     def capture(self, link: str) -> Path:
         return self.directory / f"{self.name}-{link}.pcap"
 
-    def start(self, options: list[str], manager: str, ports: dict[str, int]) -> None:
+    def power_on(self, options: list[str], manager: str, ports: dict[str, int]) -> None:
         overlay = self.directory / f"{self.name}.qcow2"
         create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(self.image.disk), str(overlay)]
         subprocess.run(create, check=True)
@@ -143,11 +143,19 @@ class Machine:
     ) -> str:
         """The standard output of a command on the machine."""
         text = command if isinstance(command, str) else shlex.join(command)
-        argv = ["ssh", *self.ssh_options(), "-o", "BatchMode=yes", "-p", str(self.ssh_port), "root@127.0.0.1", text]
-        done = subprocess.run(argv, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            self._ssh(text), input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False
+        )
         if check and done.returncode:
             raise Refused(f"{self.name}: {text} exited with {done.returncode}: {done.stderr}{done.stdout}")
         return done.stdout
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """A command that goes on while the test does other things; its standard output is piped."""
+        return subprocess.Popen(self._ssh(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    def _ssh(self, command: str) -> list[str]:
+        return ["ssh", *self.ssh_options(), "-o", "BatchMode=yes", "-p", str(self.ssh_port), "root@127.0.0.1", command]
 
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
@@ -203,7 +211,7 @@ class Pair:
             for number, (name, manager) in enumerate(zip(NAMES, self.managers), 1):
                 machine = Machine(name, number, self.directory, self.image, ports[number - 1])
                 self.machines.append(machine)
-                machine.start(options, manager, links)
+                machine.power_on(options, manager, links)
             self._write_inventory()
             for machine in self.machines:
                 machine.wait()

@@ -57,9 +57,12 @@ def state_of(machine: Machine, keys: list[str] | None = None) -> dict[str, Any]:
 def not_as_planned(state: dict[str, Any], plan: dict[str, Any]) -> list[str]:
     """What the plan of one host says and the machine does not have, one sentence each."""
     wrong = []
-    for link in plan["links"]:
+    for link in plan["links"] + plan["bonds"]:
         name = link["netdev"]
         now = state["links"].get(name, {})
+        for member in link["bond"]["members"] if "bond" in link else ():
+            if state["links"][member]["master"] != name:
+                wrong.append(f"{member} belongs to {state['links'][member]['master']}, planned {name}")
         if now.get("mtu") != link["mtu"] or not now.get("up"):
             wrong.append(f"{name}: MTU {now.get('mtu')}, up {now.get('up')}; planned MTU {link['mtu']}, up")
         wrong += [f"{name}: no address {item}" for item in link["addresses"] if item not in now.get("addresses", [])]
@@ -101,6 +104,19 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         elif old != new:
             found.append(f"{part}: gone {[x for x in old if x not in new]}, new {[x for x in new if x not in old]}")
     return found
+
+
+def bond_options(machine: Machine, name: str) -> dict[str, str]:
+    """What the kernel says of a bond, in its own words."""
+    base = f"/sys/class/net/{name}/bonding"
+    keys = ("mode", "miimon", "lacp_rate", "xmit_hash_policy", "active_slave")
+    answer = machine.run(f"cd {base} && for key in {' '.join(keys)}; do echo $key $(cat $key); done")
+    return {words[0]: words[1] if len(words) > 1 else "" for words in map(str.split, answer.splitlines())}
+
+
+def sent_bytes(machine: Machine, members: list[str]) -> dict[str, int]:
+    answer = machine.run("; ".join(f"cat /sys/class/net/{name}/statistics/tx_bytes" for name in members))
+    return dict(zip(members, map(int, answer.split())))
 
 
 def measure(pair: Pair, plan: dict[str, Any], rail: int) -> str:

@@ -1,10 +1,12 @@
-"""netplan, ifupdown, NetworkManager and networkd bring the same links up, now and at boot, and give them back.
+"""netplan, ifupdown, NetworkManager and networkd bring the same rails and the same bond up, now and at boot.
 
 Two pairs of machines, each machine with another network manager; the tests build on one another, in their order.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -15,12 +17,25 @@ from states import assert_as_planned, states
 
 PAIRS = [("netplan", "ifupdown"), ("networkmanager", "networkd")]
 pytestmark = pytest.mark.parametrize("pair", PAIRS, indirect=True, scope="module", ids="-".join)
+MEMBERS = ["ens6", "ens7"]
 RAILS = "Rails have their MTU, addresses, routes and rules"
 
 
 @pytest.fixture(scope="module")
-def checked(pair: Pair) -> Run:
-    return runs.rdma("--check")
+def mode(pair: Pair) -> str:
+    """One pair has a bond of each kind."""
+    return "802.3ad" if pair.managers == PAIRS[0] else "active-backup"
+
+
+@pytest.fixture(scope="module")
+def intent(mode: str) -> tuple[str, str]:
+    bond = {"members": MEMBERS, "mode": mode, "mtu": 9000, "addresses": ["10.30.0.{{ inventory_hostname[-1] }}/24"]}
+    return ("-e", json.dumps({"gpu_fabric_bonds": {"bond0": bond}}))
+
+
+@pytest.fixture(scope="module")
+def checked(pair: Pair, intent: tuple[str, str]) -> Run:
+    return runs.rdma("--check", *intent)
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +50,8 @@ def before(pair: Pair, plan: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def first(before: dict[str, Any]) -> Run:
-    return runs.rdma()
+def first(before: dict[str, Any], intent: tuple[str, str]) -> Run:
+    return runs.rdma(*intent)
 
 
 def test_each_host_keeps_its_own_network_manager(first: Run, pair: Pair, plan: dict[str, Any]) -> None:
@@ -46,8 +61,40 @@ def test_each_host_keeps_its_own_network_manager(first: Run, pair: Pair, plan: d
     assert_as_planned(pair, plan)
 
 
-def test_second_run_changes_nothing(first: Run, pair: Pair, plan: dict[str, Any]) -> None:
-    run = runs.rdma()
+def test_bond_is_of_the_planned_kind(first: Run, pair: Pair, mode: str) -> None:
+    for machine in pair.machines:
+        options = runs.bond_options(machine, "bond0")
+        assert options["mode"] == mode and options["miimon"] == "100"
+        if mode == "802.3ad":
+            assert (options["lacp_rate"], options["xmit_hash_policy"]) == ("fast", "layer3+4")
+    pair.machines[1].run("ping -c 3 -W 10 10.30.0.1")
+
+
+def test_traffic_goes_on_when_a_cable_is_pulled(first: Run, pair: Pair) -> None:
+    server, client = pair.machines
+    server.run("systemd-run --quiet --collect --unit=load-server iperf3 --server --one-off")
+    load = client.start("iperf3 --client 10.30.0.1 --time 45 --json")
+    time.sleep(12)
+    counted = runs.sent_bytes(client, MEMBERS)
+    time.sleep(3)
+    grown = {name: now - counted[name] for name, now in runs.sent_bytes(client, MEMBERS).items()}
+    carrying, other = sorted(MEMBERS, key=lambda name: -grown[name])
+    # The member that carries the load loses its cable: both ends see their link go.
+    for machine in pair.machines:
+        machine.plug(f"bond{MEMBERS.index(carrying)}", connected=False)
+    left = runs.sent_bytes(client, MEMBERS)
+    said = json.loads(load.communicate(timeout=180)[0])
+    now = runs.sent_bytes(client, MEMBERS)
+    for machine in pair.machines:
+        machine.plug(f"bond{MEMBERS.index(carrying)}", connected=True)
+    seconds = [interval["sum"]["bytes"] for interval in said["intervals"]]
+    assert len(seconds) >= 40
+    assert sum(seconds[-10:]) > sum(seconds[:10]) / 4, seconds
+    assert now[other] - left[other] > 10 * (now[carrying] - left[carrying]), (left, now)
+
+
+def test_second_run_changes_nothing(first: Run, pair: Pair, plan: dict[str, Any], intent: tuple[str, str]) -> None:
+    run = runs.rdma(*intent)
     assert run.rc == 0, run.describe()
     assert run.changes() == set()
     assert_as_planned(pair, plan)
@@ -56,6 +103,7 @@ def test_second_run_changes_nothing(first: Run, pair: Pair, plan: dict[str, Any]
 def test_reboot_keeps_everything(first: Run, pair: Pair, plan: dict[str, Any]) -> None:
     pair.reboot()
     assert_as_planned(pair, plan)
+    pair.machines[1].run("ping -c 3 -W 10 10.30.0.1")
 
 
 def test_absent_brings_back_what_was_there(
