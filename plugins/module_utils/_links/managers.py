@@ -23,18 +23,27 @@ MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
 
 
 class Manager(t.NamedTuple):
-    """One network manager. ``reload`` makes it read its files again without touching a running link."""
+    """One network manager. ``reload`` makes it read its files again without touching a running link.
+
+    ``activate`` has it take a link as its new file says, where it would else go on with what it had found for it.
+    """
 
     name: str
     renderer: ModuleType
     mode: int
     unit: str | None
     reload: list[list[str]]
+    activate: tuple[str, ...] = ()
 
 
 MANAGERS = {
     "networkmanager": Manager(
-        "networkmanager", networkmanager, 0o600, "NetworkManager.service", [["nmcli", "connection", "reload"]]
+        "networkmanager",
+        networkmanager,
+        0o600,
+        "NetworkManager.service",
+        [["nmcli", "connection", "reload"]],
+        ("nmcli", "--wait", "30", "connection", "up", "gpu-fabric-{netdev}"),
     ),
     "netplan": Manager("netplan", netplan, 0o600, None, [["netplan", "generate"], ["networkctl", "reload"]]),
     "networkd": Manager("networkd", networkd, 0o644, "systemd-networkd.service", [["networkctl", "reload"]]),
@@ -86,6 +95,15 @@ def check(manager: Manager, system: System) -> Manager:
     return manager
 
 
+def activations(manager: Manager, links: t.Iterable[Link], written: t.Container[str]) -> list[list[str]]:
+    """Return the commands that bring the links with a new file under the manager's care."""
+    return [
+        [word.format(netdev=link.netdev) for word in manager.activate]
+        for link in links
+        if manager.activate and manager.renderer.path(link) in written
+    ]
+
+
 def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
     """Return the content of every file by its path."""
     found = {}
@@ -97,4 +115,4 @@ def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
     return found
 
 
-__all__ = ("MANAGERS", "MARK", "Manager", "System", "check", "choose", "files")
+__all__ = ("MANAGERS", "MARK", "Manager", "System", "activations", "check", "choose", "files")

@@ -118,3 +118,12 @@ def test_every_manager_has_its_own_path_for_every_link() -> None:
         manager.renderer.path(link) for manager, link in itertools.product(managers.MANAGERS.values(), (LINK, other))
     ]
     assert len(set(paths)) == len(paths)
+
+
+def test_only_networkmanager_is_told_to_take_a_link_and_only_one_with_a_new_file() -> None:
+    other = wanted_link({"netdev": "ens2f0np0", "addresses": ["10.224.1.11/24"]})
+    written = [networkmanager.path(LINK)]
+    assert managers.activations(managers.MANAGERS["networkmanager"], [LINK, other], written) == [
+        ["nmcli", "--wait", "30", "connection", "up", "gpu-fabric-ens1f0np0"]
+    ]
+    assert managers.activations(managers.MANAGERS["networkd"], [LINK], [networkd.path(LINK)]) == []
