@@ -18,8 +18,8 @@ description:
     others stay.
   - An interface marked C(management) is changed under a roll-back timer. The first call arms the timer, answers, and
     only then is the running interface changed, with no file written. A second call with O(confirm=true), over a
-    connection made anew, stops the timer and does the rest. Without it the host takes the change back by itself after
-    O(rollback_s) seconds, and so does a reboot.
+    connection made anew, writes the files, sets the timer anew and does the rest; a third one stops the timer. Without
+    them the host takes the change back by itself after O(rollback_s) seconds, and before the files so does a reboot.
   - What was there before the first change is saved in C(/var/lib/gpu_fabric/links.json); O(state=absent) restores it.
   - Everything is read back from the kernel at the end; what the kernel did not take fails the task.
 extends_documentation_fragment:
@@ -206,6 +206,10 @@ pending:
     rollback_s:
       description: Seconds from the change until it is taken back.
       type: int
+confirmed:
+  description: Whether the roll-back timer is stopped; else the change has to be confirmed once more.
+  returned: success
+  type: bool
 links:
   description: The running state of every listed interface after the task, or as it would be in check mode.
   returned: success
@@ -380,9 +384,13 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     if enable:
         changes.compare(f"unit {manager.unit}", "disabled", "enabled")
 
+    extended = False
     if not module.check_mode:
         # The record first: a run that is cut off later still knows what it set.
         links.saved.save({**links.record, **links.new_record()})
+        extended = module.params["confirm"] and bool(written or stale)
+        if extended:
+            pending.extend()
         for path in written:
             write_atomic(path, files[path], mode=manager.mode)
         for path in stale:
@@ -396,7 +404,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             cli.run(command, check=False)
         present = links.read_back() if changes else links.present
         links.saved.save(links.new_record())
-        if module.params["confirm"]:
+        if module.params["confirm"] and not extended:
             pending.disarm()
     else:
         present = links.present
@@ -408,6 +416,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     return {
         # A confirmation keeps what would else be gone.
         "changed": len(changes) > 0 or module.params["confirm"],
+        "confirmed": module.params["confirm"] and not extended,
         "diff": changes.diff(),
         "manager": manager.name if manager else None,
         "changed_links": [item.netdev for item in deltas if item.before != item.after],

@@ -127,6 +127,13 @@ class Pending:
         self._start(RESTORE_UNIT, "restore", rollback_s + GRACE_S)
         self._start(APPLY_UNIT, "apply", GRACE_S)
 
+    def extend(self) -> None:
+        """Set the clock of the way back anew: what is written to disk now may cut the host off as well."""
+        waiting = self.load()
+        if waiting is not None:
+            self._cli.run(["systemctl", "stop", f"{RESTORE_UNIT}.timer"], check=False)
+            self._start(RESTORE_UNIT, "restore", waiting["rollback_s"])
+
     def _start(self, unit: str, part: str, delay_s: int) -> None:
         self._cli.run(
             [

@@ -167,3 +167,13 @@ def test_released_link_goes_down_only_if_it_was_found_down(found: bool | None, l
     wanted = Link("rail0", up=False if found is False else None)
     commands = delta(wanted, Link("rail0", up=True)).commands
     assert (commands[-1][-1] if commands else None) == last
+
+
+def test_extended_clock_runs_the_same_way_back_once_more(pending: rollback.Pending) -> None:
+    pending.arm({"netdev": "eno1"}, [["apply"]], [["restore"]], {}, 60)
+    pending._cli.asked.clear()  # type: ignore[attr-defined]
+    pending.extend()
+    stopped, started = pending._cli.asked  # type: ignore[attr-defined]
+    assert stopped == ["systemctl", "stop", "gpu-fabric-links-rollback.timer"]
+    assert started[0] == "systemd-run" and "--on-active=60" in started and "restore" in started
+    assert pending.load() is not None
