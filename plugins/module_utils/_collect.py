@@ -35,6 +35,12 @@ __all__ = ["EXTRA", "Recorder", "missing_tools", "record_extra", "write_archive"
 
 #: Environments hold whatever their owner put there, tokens first.
 _NEVER = re.compile(r"^/proc/[^/]+/environ$")
+#: Configuration of networks, where keys of radio networks and of 802.1X stand.
+_NETWORK = ("/etc/netplan/", "/etc/systemd/network/", "/etc/network/", "/etc/sysconfig/network", "/etc/NetworkManager/")
+_KEYS = re.compile(
+    r"""^(.*?["']?(?:[\w-]*(?:psk|passw|secret|private-?key|wep-?key|pin)[\w-]*|key)["']?\s*[:=]?[ \t]*)\S.*$""",
+    re.IGNORECASE | re.MULTILINE,
+)
 _OUTPUT_LIMIT = 8 * 1024 * 1024
 
 
@@ -212,7 +218,10 @@ def _filtered(path: str, data: bytes) -> bytes:
         data = ("\n\n".join(kept) + "\n").encode()
     if path.startswith("/sys/"):
         return data  # product data and registers are no text
-    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    text = redact(data.decode("utf-8", "surrogateescape"))
+    if path.startswith(_NETWORK):
+        text = _KEYS.sub(r"\1***", text)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def missing_tools(source: Recorder, commands: Sequence[Extra] = EXTRA) -> list[str]:

@@ -29,6 +29,7 @@ RESERVED = frozenset(
         "gpu_fabric_plan",
         "gpu_fabric_facts",
         "gpu_fabric_bundle",
+        "gpu_fabric_redact",
         "gpu_fabric_findings",
         "gpu_fabric_batch",
         "gpu_fabric_benchmark_results",

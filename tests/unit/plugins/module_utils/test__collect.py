@@ -127,3 +127,21 @@ def test_tools_that_are_missing_are_named(tmp_path: Path) -> None:
     missing = _collect.missing_tools(source)
     assert "show_gids" in missing
     assert "nvidia-smi" not in missing
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "/etc/netplan/50.yaml",
+            'network:\n  wifis:\n    w0:\n      access-points:\n        "x": {password: "geheim"}\n',
+        ),
+        ("/etc/NetworkManager/system-connections/a.nmconnection", "[wifi-security]\npsk=geheim\n"),
+        ("/etc/NetworkManager/system-connections/b.nmconnection", "[802-1x]\nprivate-key-password = geheim\n"),
+        ("/etc/network/interfaces", "iface w0 inet dhcp\n  wpa-psk geheim\n"),
+    ],
+)
+def test_keys_of_networks_are_masked(path: str, text: str) -> None:
+    masked = _collect._filtered(path, text.encode())
+    assert b"geheim" not in masked
+    assert masked.splitlines()[0] == text.splitlines()[0].encode()
