@@ -129,6 +129,7 @@ link_type_changed:
   sample: false
 """
 
+import concurrent.futures
 import time
 import typing as t
 
@@ -144,6 +145,7 @@ CLASSES = ["none", "linkflap", "reload", "fwreset", "reboot", "powercycle"]
 STATE = "nic_firmware.json"
 #: How long a card may take to come back after its reset.
 RETURN_S = 60.0
+AT_ONCE = 8
 
 
 class Card:
@@ -275,8 +277,10 @@ class Presence:
 class Run:
     """One call of the module."""
 
-    def __init__(self, params: t.Mapping[str, t.Any], cli: Cli, pci: Pci, state: StateFile) -> None:
-        self.params, self.cli, self.pci, self.state = params, cli, pci, state
+    def __init__(
+        self, params: t.Mapping[str, t.Any], cli: Cli, pci: Pci, state: StateFile, at_once: int = AT_ONCE
+    ) -> None:
+        self.params, self.cli, self.pci, self.state, self.at_once = params, cli, pci, state, at_once
         self.changes = ChangeSet()
         self.warnings: list[str] = []
         self.changed_cards: set[str] = set()
@@ -314,7 +318,7 @@ class Run:
 
     def _pass(self) -> dict[str, list[firmware.Difference]]:
         """Look at every card, check all that is asked for, then write what differs."""
-        todo = {card.device: card.look(self.tool) for card in self.cards}
+        todo = dict(zip((c.device for c in self.cards), self._each(lambda card: card.look(self.tool))))
         check(self.cards, todo, self.tool)
         for card in self.cards:
             for item in todo[card.device]:
@@ -334,6 +338,13 @@ class Run:
             else:
                 self.record.pop(card.device, None)
         return todo if self.check_mode else {card.device: [] for card in self.cards}
+
+    def _each(self, ask: t.Callable[[Card], t.Any]) -> list[t.Any]:
+        """Ask all cards; each takes seconds to answer, and none waits for another."""
+        if self.at_once == 1:
+            return [ask(card) for card in self.cards]
+        with concurrent.futures.ThreadPoolExecutor(self.at_once) as pool:
+            return list(pool.map(ask, self.cards))
 
     def _needs(self, todo: t.Mapping[str, list[firmware.Difference]]) -> None:
         for card in self.cards:

@@ -108,7 +108,8 @@ def plan_host(
     tuned, port_tuning = tuning.for_host(intent, machine, host.rails, host.affinity)
     firmware, firmware_notes = nic_firmware.for_host(intent, machine, host.rails, quality, _protected(host))
     host.notes += firmware_notes
-    costs = [_link_cost(host, rail, quality_of) for rail in host.rails] + [("driver", *_driver_cost(sets))]
+    costs = [_link_cost(host, rail, quality_of) for rail in host.rails]
+    costs += [("driver", *_driver_cost(sets)), ("firmware", firmware["disruption"], firmware["disruption_reason"])]
     _note_missing_rails(host)
     _note_topology(host)
     _note_paths(host)

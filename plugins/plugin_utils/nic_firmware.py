@@ -81,7 +81,8 @@ def for_host(
     """``plan.hosts[h].nic_firmware`` and what has to be said about it."""
     record = _record(machine)
     if intent["gpu_fabric_state"] == "absent":
-        return {"run": bool(record), "cards": [], "reasons": {}, "left_out": {}}, []
+        nothing = {"cards": [], "reasons": {}, "left_out": {}, "disruption": "none", "disruption_reason": ""}
+        return {"run": bool(record), **nothing}, []
     wanted = settings(intent, quality, text(mapping(machine.facts.get("host")).get("architecture")) == "x86_64")
     left_out: dict[str, str] = {}
     cards = []
@@ -105,11 +106,15 @@ def for_host(
                 "gpu_fabric_exclude_devices",
             )
         )
+    states = {card["device"]: _state(machine, card) for card in cards}
+    cost, cost_reason = _cost(states)
     plan = {
-        "run": _to_do(machine, cards, record),
+        "run": _to_do(states, record),
         "cards": cards,
         "reasons": {name: setting.reason for name, setting in wanted.items()} if cards else {},
         "left_out": left_out,
+        "disruption": cost,
+        "disruption_reason": cost_reason,
     }
     return plan, notes
 
@@ -165,16 +170,40 @@ def _record(machine: Machine) -> dict[str, t.Any]:
         return {"": {"": "cannot be read, which the module is to say"}}
 
 
-def _to_do(machine: Machine, cards: list[dict[str, t.Any]], record: dict[str, t.Any]) -> bool:
+class State(t.NamedTuple):
+    """One card as the facts show it against what is wanted of it."""
+
+    #: Settings in the card's own names.
+    names: set[str]
+    #: Those that are not in force.
+    waiting: set[str]
+    #: Whether the facts say all there is to know, and nothing has to be refused.
+    known: bool
+
+
+def _state(machine: Machine, card: dict[str, t.Any]) -> State:
+    shown = mapping(machine.facts.get("nic_config"))
+    values = next((mapping(item) for bdf, item in shown.items() if normal_bdf(str(bdf)) == card["device"]), {})
+    parameters = {name: mapping(item) for name, item in values.items()}
+    found = firmware.resolve(card["settings"], card["optional"], parameters)
+    waiting = {item.name for item in firmware.differences(found.settings, parameters)} | set(found.deferred)
+    waiting |= set(firmware.pending(parameters)) & set(found.settings)
+    return State(set(found.settings), waiting, bool(parameters) and not found.refusals)
+
+
+def _to_do(states: dict[str, State], record: dict[str, t.Any]) -> bool:
     """Whether the module has to look: not where the facts show every setting in force and nothing to go back."""
-    known = {normal_bdf(bdf): mapping(values) for bdf, values in mapping(machine.facts.get("nic_config")).items()}
-    wanted: dict[str, set[str]] = {}
-    for card in cards:
-        parameters = {name: mapping(values) for name, values in known.get(card["device"], {}).items()}
-        found = firmware.resolve(card["settings"], card["optional"], parameters)
-        if not parameters or found.refusals or found.deferred or firmware.differences(found.settings, parameters):
-            return True
-        if set(firmware.pending(parameters)) & set(found.settings):
-            return True
-        wanted[card["device"]] = set(found.settings)
-    return any(set(mapping(first)) - wanted.get(device, set()) for device, first in record.items())
+    if any(not state.known or state.waiting for state in states.values()):
+        return True
+    kept = {device: state.names for device, state in states.items()}
+    return any(set(mapping(first)) - kept.get(device, set()) for device, first in record.items())
+
+
+def _cost(states: dict[str, State]) -> tuple[str, str]:
+    """What bringing the settings into force costs, where the facts show which are not."""
+    waiting = {device: state.waiting for device, state in states.items() if state.known and state.waiting}
+    if not waiting:
+        return "none", ""
+    names = sorted(set().union(*waiting.values()))
+    cost = firmware.need(names, resettable=True)
+    return cost, f"{', '.join(names)} of {', '.join(waiting)} come into force with a {cost}"

@@ -70,7 +70,8 @@ class Host:
         cards = [{"device": RAIL, "settings": settings}] if settings is not None else []
         params = {"cards": cards, "protected": [], "allow_disruption": "none", "gpu_processes": [], **options}
         self.cli.ran.clear()
-        run = Run(params, self.cli, Pci(str(self.root)), StateFile("nic_firmware.json", str(self.root / "record")))
+        state = StateFile("nic_firmware.json", str(self.root / "record"))
+        run = Run(params, self.cli, Pci(str(self.root)), state, at_once=1)
         result = run.go(check_mode)
         self.warnings = run.warnings
         return result

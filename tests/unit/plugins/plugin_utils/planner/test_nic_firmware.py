@@ -15,6 +15,7 @@ from boxes import notes, plan_one
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.nic_firmware import RECORD
 
 FIRST = "0000:18:00.0"
+NOTHING = {"cards": [], "reasons": {}, "left_out": {}, "disruption": "none", "disruption_reason": ""}
 
 
 def firmware(box, **intent):
@@ -26,7 +27,7 @@ def shown(current, coming=None):
 
 
 def test_nothing_is_planned_unless_asked_for():
-    assert firmware(boxes.hgx_h100()) == {"run": False, "cards": [], "reasons": {}, "left_out": {}}
+    assert firmware(boxes.hgx_h100()) == {"run": False, **NOTHING}
 
 
 def test_settings_go_to_the_rails_cards_only():
@@ -102,6 +103,11 @@ def test_module_is_spared_where_the_facts_show_all_in_force():
     box.facts["nic_config"] = {device: {"SRIOV_EN": shown("False(0)"), "OTHER": shown("1", "2")} for device in cards}
     assert not firmware(box, nic_firmware={"SRIOV_EN": 0})["run"]
     assert firmware(box, nic_firmware={"SRIOV_EN": 1})["run"]
+    assert "fwreset" not in [
+        item["class"] for item in plan_one(box, nic_firmware={"SRIOV_EN": 0})["disruption"]["changes"]
+    ]
+    costs = plan_one(box, nic_firmware={"SRIOV_EN": 1})["disruption"]
+    assert costs["worst"] == "fwreset" and costs["changes"][-1]["reason"].startswith("SRIOV_EN of 0000:18:00.0")
     box.facts["nic_config"][FIRST]["SRIOV_EN"] = shown("True(1)", "False(0)")
     assert firmware(box, nic_firmware={"SRIOV_EN": 0})["run"], "it waits for a reset"
     box.facts["nic_config"][FIRST]["SRIOV_EN"] = shown("False(0)")
@@ -112,9 +118,7 @@ def test_what_was_changed_once_is_given_back():
     box = boxes.hgx_h100()
     box.facts["files"] = {RECORD: json.dumps({FIRST: {"SRIOV_EN": "False(0)"}})}
     assert firmware(box)["run"] and firmware(box)["cards"] == []
-    assert firmware(box, state="absent", nic_firmware={"SRIOV_EN": 1}) == {
-        "run": True, "cards": [], "reasons": {}, "left_out": {},
-    }  # fmt: skip
+    assert firmware(box, state="absent", nic_firmware={"SRIOV_EN": 1}) == {"run": True, **NOTHING}
     box.facts["nic_config"] = {
         card["device"]: {"SRIOV_EN": shown("True(1)")} for card in firmware(box, nic_firmware={"SRIOV_EN": 1})["cards"]
     }
