@@ -14,7 +14,7 @@ import difflib
 import re
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import BY_NAME
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import BY_NAME, RESERVED
 
 # Names other roles use → ours. A branch is turned into a version further down.
 ALIASES: dict[str, str] = {
@@ -56,6 +56,8 @@ def translate(variables: t.Mapping[str, t.Any]) -> Recorded:
     misspelt: dict[str, str] = {}
     known = [*BY_NAME, *ALIASES, *FOREIGN]
     for name, value in variables.items():
+        if name in RESERVED:
+            continue  # how the bundle was recorded
         ours = name if name in BY_NAME else ALIASES.get(name)
         if ours is None:
             if name in _RULE_NAMES:

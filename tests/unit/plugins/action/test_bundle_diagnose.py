@@ -82,6 +82,11 @@ def test_intent_that_is_refused_is_a_finding(tmp_path):
     assert "gpu_fabric_mtu" in found[0]["message"]
 
 
+def test_how_it_was_recorded_is_no_intent(tmp_path):
+    files = {"vars.yml": "gpu_fabric_redact: true\ngpu_fabric_bundle: x\n", "n1/uname_r.txt": "6.1.0\n"}
+    assert diagnose(write(tmp_path, files))["findings"] == []
+
+
 def test_broken_files_are_no_traceback(tmp_path):
     files = {
         "vars.yml": "a: [\n",
