@@ -9,10 +9,11 @@ import runs
 from machines import Pair
 
 
-def states(pair: Pair, plan: dict[str, Any]) -> dict[str, Any]:
-    keys = {name: sorted(host["sysctl"]) for name, host in plan["hosts"].items()}
+def states(pair: Pair, plan: dict[str, Any] | None = None) -> dict[str, Any]:
+    """State of each machine, with the kernel parameters that the plan, if there is one yet, names."""
+    keys = {name: sorted(host["sysctl"]) for name, host in plan["hosts"].items()} if plan else {}
     with ThreadPoolExecutor() as both:
-        found = both.map(lambda machine: runs.state_of(machine, keys[machine.name]), pair.machines)
+        found = both.map(lambda machine: runs.state_of(machine, keys.get(machine.name)), pair.machines)
         return {machine.name: state for machine, state in zip(pair.machines, found)}
 
 

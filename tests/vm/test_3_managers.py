@@ -34,24 +34,19 @@ def intent(mode: str) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def checked(pair: Pair, intent: tuple[str, str]) -> Run:
-    return runs.rdma("--check", *intent)
-
-
-@pytest.fixture(scope="module")
-def plan(checked: Run) -> dict[str, Any]:
-    assert checked.rc == 0, checked.describe()
-    return runs.plan_of(checked)
-
-
-@pytest.fixture(scope="module")
-def before(pair: Pair, plan: dict[str, Any]) -> dict[str, Any]:
-    return states(pair, plan)
+def before(pair: Pair) -> dict[str, Any]:
+    return states(pair)
 
 
 @pytest.fixture(scope="module")
 def first(before: dict[str, Any], intent: tuple[str, str]) -> Run:
     return runs.rdma(*intent)
+
+
+@pytest.fixture(scope="module")
+def plan(first: Run) -> dict[str, Any]:
+    assert first.rc == 0, first.describe()
+    return runs.plan_of(first)
 
 
 def test_each_host_keeps_its_own_network_manager(first: Run, pair: Pair, plan: dict[str, Any]) -> None:
@@ -111,6 +106,6 @@ def test_absent_brings_back_what_was_there(
 ) -> None:
     run = runs.rdma("-e", "gpu_fabric_state=absent")
     assert run.rc == 0, run.describe()
-    assert {name: runs.differences(before[name], state) for name, state in states(pair, plan).items()} == {
+    assert {name: runs.differences(before[name], state) for name, state in states(pair).items()} == {
         name: [] for name in before
     }
