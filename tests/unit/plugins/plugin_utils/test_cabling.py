@@ -188,3 +188,45 @@ def test_cost_grows_with_the_fabric_not_with_its_square():
 
     seconds(64)
     assert seconds(1024) < 40 * max(seconds(128), 0.01)  # eight times the size; the square would be 64 times the cost
+
+
+def test_a_rail_that_few_hosts_have_is_not_missed_on_the_others():
+    plant = Plant(8, 4, 8)
+    for host in range(5):
+        del plant.at[plant.slot(host, 1)]
+    assert plant.cabling().observations() == []
+
+
+def test_a_pair_on_one_host_is_joined_before_pairs_of_two_hosts():
+    plant = Plant(8, 4, 8)
+    plant.swap(plant.slot(2, 1), plant.slot(2, 2))
+    plant.swap(plant.slot(1, 1), plant.slot(3, 2))
+    pairs = {(o.end.slot, o.partner.slot) for o in plant.cabling().observations()}
+    assert (plant.slot(2, 1), plant.slot(2, 2)) in pairs
+    assert (plant.slot(1, 1), plant.slot(3, 2)) in pairs
+
+
+def test_a_place_that_is_taken_is_not_named():
+    plant = Plant(8, 4, 8)
+    plant.at[plant.slot(3, 1)] = ("leaf-0-0", 20)
+    plant.at[plant.slot(4, 1)] = ("leaf-0-1", 4)  # where n3 has its other cables
+    (found,) = plant.cabling().observations()
+    assert (found.end.slot, found.wanted) == (plant.slot(3, 1), Place("leaf-0-1", None))
+
+
+def linkinfo(lids: tuple[int, int]) -> dict:
+    """Two switches of one name, of which the second has an adapter; iblinkinfo names peers by LID and description."""
+    port = {"lid": lids[1], "port": 7, "state": "active", "peer": {"lid": 9, "port": 1, "description": "n1 mlx5_0"}}
+    peer = {"lid": lids[1], "port": 7, "description": "switch"}
+    return {
+        "nodes": [
+            {"type": "switch", "guid": "s1", "description": "switch", "ports": [{"lid": lids[0], "port": 1}]},
+            {"type": "switch", "guid": "s2", "description": "switch", "ports": [port]},
+            {"type": "ca", "description": "n1 mlx5_0", "ports": [{"lid": 9, "port": 1, "guid": "c", "peer": peer}]},
+        ]
+    }
+
+
+def test_peers_are_found_by_lid_and_never_by_a_name_that_two_nodes_have():
+    assert Fabric(linkinfo=linkinfo((3, 4))).links[Place("c", 1)].peer == Place("s2", 7)
+    assert Fabric(linkinfo=linkinfo((0, 0))).links[Place("c", 1)].peer is None
