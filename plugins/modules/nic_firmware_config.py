@@ -170,8 +170,12 @@ class Card:
         return firmware.differences({**self.resolution.settings, **self.released}, self.parameters)
 
     def remembered(self, todo: t.Sequence[firmware.Difference]) -> dict[str, t.Any]:
-        """First values of all that is wanted now and was or is about to be changed."""
-        first = {n: v for n, v in self.first.items() if n not in self.released}
+        """First values of all that was or is about to be changed, and is wanted now or not back in force yet."""
+        first = {
+            n: v
+            for n, v in self.first.items()
+            if n not in self.released or not firmware.same(v, self.parameters[n].get("current"))
+        }
         for item in todo:
             if item.name not in self.released:
                 first.setdefault(item.name, item.next)

@@ -249,6 +249,16 @@ def test_what_is_no_longer_wanted_goes_back_to_its_first_value(host: Host) -> No
     assert not host.run()["changed"]
 
 
+def test_what_goes_back_is_told_until_it_is_in_force(host: Host) -> None:
+    host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")
+    assert host.run()["reset_needed"] == "fwreset"
+    again = host.run()
+    assert again["reset_needed"] == "fwreset" and not again["changed"] and host.warnings
+    assert host.run(allow_disruption="fwreset")["resets"] == [RAIL]
+    assert host.parameter("SRIOV_EN") == ("False(0)", "False(0)") and host.record == {}
+    assert host.run(allow_disruption="fwreset")["reset_needed"] == "none"
+
+
 def test_without_cards_and_record_no_tool_is_needed(host: Host) -> None:
     host.cli = LabCli(without=["mlxconfig"])
     assert not host.run()["changed"]
