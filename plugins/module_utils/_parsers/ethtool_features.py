@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import _ethtool
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
     Parsed,
     Problems,
-    clean,
     failure,
     holds_damage,
     json_items,
@@ -88,13 +88,4 @@ def _read_json(text: str, value: dict[str, Any], problems: Problems) -> None:
 
 def parse(text: str) -> Parsed:
     """Read the output of ``ethtool -k``."""
-    problems = Problems()
-    value: dict[str, Any] = {"interfaces": [], "errors": []}
-    cleaned = clean(text)
-    if re.search(r"^\s*\[\s*(?:\{|\]|$)", cleaned, re.MULTILINE):
-        _read_json(cleaned, value, problems)
-    else:
-        _read_text(cleaned, value, problems)
-        if not value["interfaces"] and not len(problems) and cleaned.strip():
-            problems.add("There is no output of ethtool -k in this text.")
-    return problems.result(value)
+    return _ethtool.read(text, "-k", _read_text, _read_json)

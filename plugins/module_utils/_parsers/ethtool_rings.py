@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import _ethtool
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
     Parsed,
     Problems,
-    clean,
     failure,
     holds_damage,
     integer,
@@ -94,13 +94,4 @@ def _read_json(text: str, value: dict[str, Any], problems: Problems) -> None:
 
 def parse(text: str) -> Parsed:
     """Read the output of ``ethtool -g``."""
-    problems = Problems()
-    value: dict[str, Any] = {"interfaces": [], "errors": []}
-    cleaned = clean(text)
-    if re.search(r"^\s*\[\s*(?:\{|\]|$)", cleaned, re.MULTILINE):
-        _read_json(cleaned, value, problems)
-    else:
-        _read_text(cleaned, value, problems)
-        if not value["interfaces"] and not len(problems) and cleaned.strip():
-            problems.add("There is no output of ethtool -g in this text.")
-    return problems.result(value)
+    return _ethtool.read(text, "-g", _read_text, _read_json)
