@@ -65,6 +65,13 @@ _STAMPS = (
 _MESSAGE_START = re.compile(r"^(?:\[|<\d+>|[A-Z][a-z]{2} +\d+ |\d{4}-\d\d-|kern\s*:)")
 
 
+def unstamped(text: str) -> str:
+    """A line of the log without what dmesg, journalctl or syslog wrote before the message."""
+    for pattern in _STAMPS * 2:
+        text = pattern.sub("", text)
+    return text
+
+
 def _pci(text: str) -> str | None:
     """An address, also without its function (which is 0)."""
     return pci_address(text if "." in text else f"{text}.0")
@@ -118,18 +125,11 @@ class _Message:
         if line.text[:1] in (" ", "\t") and not _MESSAGE_START.match(text):
             return True
         sentence = self.parts[0].startswith("NVRM: ") and not self.parts[-1].endswith((".", "!"))
-        return sentence and bool(re.match(r"NVRM: (?!loading )[a-z(]", _Message.bare(text)))
-
-    @staticmethod
-    def bare(text: str) -> str:
-        """The line without its stamp."""
-        for pattern in _STAMPS * 2:
-            text = pattern.sub("", text)
-        return text
+        return sentence and bool(re.match(r"NVRM: (?!loading )[a-z(]", unstamped(text)))
 
     def add(self, line: Line) -> None:
         self.raw.append(line.text.strip())
-        self.parts.append(re.sub(r"^NVRM: ", "", _Message.bare(line.text.strip())))
+        self.parts.append(re.sub(r"^NVRM: ", "", unstamped(line.text.strip())))
 
 
 def _messages(lines: list[Line], problems: Problems) -> list[_Message]:

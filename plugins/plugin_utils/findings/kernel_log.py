@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.dmesg import unstamped
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, dicts, short_bdf
-
-_STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\w{3} +\d+ [\d:]+ \S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
 
 
 def events(host: HostView) -> list[dict[str, t.Any]]:
@@ -22,7 +21,7 @@ def text(host: HostView) -> list[str]:
     """The log's lines without time stamps: the recorded log, or the events that the facts kept."""
     recorded = host.recorded("dmesg")
     if recorded is not None:
-        return [_STAMP.sub("", line.rstrip()) for line in recorded.splitlines() if line.strip()]
+        return [unstamped(line.rstrip()) for line in recorded.splitlines() if line.strip()]
     lines = []
     for event in events(host):
         line = event.get("text") or event.get("message") or event.get("line")
