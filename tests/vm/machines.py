@@ -160,6 +160,24 @@ class Machine:
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
+    def restart(self) -> str:
+        """Tell the machine to boot anew; returns the boot that it leaves behind, for wait()."""
+        before = self.boot_id()
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            # The connection may break before the command's status is known; a machine that goes down answers otherwise.
+            self.run("systemctl reboot", check=False)
+            time.sleep(5)
+            try:
+                if (
+                    self.run("systemctl is-system-running", check=False).strip() == "stopping"
+                    or self.boot_id() != before
+                ):
+                    return before
+            except Refused:
+                return before
+        raise Refused(f"{self.name} was told to reboot and goes on running")
+
     def wait(self, other_than: str = "", limit_s: float = BOOT_S) -> None:
         """Wait until the machine has booted (anew, where the boot to leave behind is given)."""
         end = time.monotonic() + limit_s
@@ -235,11 +253,9 @@ class Pair:
         (self.directory / "pair.json").write_text(json.dumps(hosts, indent=2))
 
     def reboot(self) -> None:
-        before = {machine.name: machine.boot_id() for machine in self.machines}
-        for machine in self.machines:
-            machine.run("systemctl reboot", check=False)
-        for machine in self.machines:
-            machine.wait(other_than=before[machine.name])
+        before = [machine.restart() for machine in self.machines]
+        for machine, boot in zip(self.machines, before):
+            machine.wait(other_than=boot)
 
     def __exit__(self, *_: object) -> None:
         for machine in self.machines:

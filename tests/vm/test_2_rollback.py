@@ -88,9 +88,7 @@ def test_same_change_again_changes_nothing(machine: Machine) -> None:
 
 def test_change_holds_over_a_reboot(machine: Machine) -> None:
     kept = management(runs.state_of(machine))
-    boot = machine.boot_id()
-    machine.run("systemctl reboot", check=False)
-    machine.wait(other_than=boot)
+    machine.wait(other_than=machine.restart())
     assert management(runs.state_of(machine)) == kept
 
 
