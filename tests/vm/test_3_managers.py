@@ -15,7 +15,7 @@ from machines import Pair
 from rack import Run
 from states import assert_as_planned, states
 
-PAIRS = [("netplan", "ifupdown"), ("networkmanager", "networkd")]
+PAIRS = [("networkmanager", "ifupdown"), ("netplan", "networkd")]
 pytestmark = pytest.mark.parametrize("pair", PAIRS, indirect=True, scope="module", ids="-".join)
 MEMBERS = ["ens6", "ens7"]
 RAILS = "Rails have their MTU, addresses, routes and rules"
