@@ -206,15 +206,19 @@ def refuse(cards: t.Sequence[Card], protected: t.Collection[str], pci: Pci) -> N
 
 def check(cards: t.Sequence[Card], todo: t.Mapping[str, list[firmware.Difference]], tool: Tool) -> None:
     """Names first, then values: the tool itself judges them, and is told not to go on."""
-    reasons = [f"{card.device}: {reason}" for card in cards for reason in card.resolution.refusals]
+    reasons: dict[str, list[str]] = {}
+    for card in cards:
+        for reason in card.resolution.refusals:
+            reasons.setdefault(reason, []).append(card.device)
     if not reasons:
         for card in cards:
             settings = {item.name: item.wanted for item in todo[card.device]}
             refusal = tool.rehearse(card.device, settings) if settings else None
             if refusal:
-                reasons.append(f"{card.device}: {refusal}")
+                reasons.setdefault(refusal, []).append(card.device)
     if reasons:
-        raise Failure("Nothing was changed: " + "; ".join(reasons))
+        told = (f"{', '.join(devices)}: {reason}" for reason, devices in reasons.items())
+        raise Failure("Nothing was changed: " + "; ".join(told))
 
 
 def write(card: Card, todo: list[firmware.Difference], tool: Tool) -> None:

@@ -45,7 +45,7 @@ options:
         type: str
       settings:
         description:
-          - Any of C(dcbx) (V(os): the host owns data centre bridging), C(trust) (V(dscp) or V(pcp)),
+          - Any of C(dcbx) (V(os) where the host owns data centre bridging), C(trust) (V(dscp) or V(pcp)),
             C(dscp_to_priority) (dict), C(priority_to_tc) (eight numbers), C(ets) (dict with eight C(tsa) and eight
             C(tc_bandwidth)), C(buffer_size) (eight numbers of bytes), C(prio_buffer) (eight numbers),
             C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),

@@ -31,8 +31,9 @@ ACS = define(
     "alone is no fault. In a virtual machine and on direct-NIC platforms (Grace) ACS belongs on and is not judged.",
     cause="ACS is on by the firmware's default or by SR-IOV settings, and the bits come back at every boot and bus "
     "reset.",
-    remedy="Turn ACS off in the firmware setup, or have site.yml --tags rdma install the unit that clears it at boot "
-    "on the bridges above GPUs and NICs (setpci -s BRIDGE ECAP_ACS+6.w=0000); use iommu=pt.",
+    remedy="Turn ACS off in the firmware setup, or set gpu_fabric_acs: clear: site.yml --tags rdma then clears it now "
+    "and at boot on the bridges above GPUs and NICs (setpci -s BRIDGE ECAP_ACS+6.w=0000); use gpu_fabric_iommu: "
+    "passthrough (iommu=pt).",
     check="lspci -vvv -s BRIDGE: ACSCtl shows ReqRedir- CmpltRedir- UpstreamFwd-.",
     source="https://github.com/NVIDIA/nccl/issues/2079; NCCL GPU troubleshooting guide",
     mended_by="rdma",
@@ -115,8 +116,8 @@ def acs_redirects(host: HostView) -> t.Iterator[Finding]:
         ],
         remedy=None
         if passthrough or not isinstance(cmdline, list)
-        else "Turn ACS off in the firmware setup, or have site.yml --tags rdma install the unit that clears it at boot "
-        "on these bridges; add iommu=pt to the kernel's command line (/proc/cmdline lacks it) and reboot.",
+        else "Turn ACS off in the firmware setup, or set gpu_fabric_acs: clear: site.yml --tags rdma then clears it "
+        "now and at boot on these bridges; set gpu_fabric_iommu: passthrough (/proc/cmdline lacks iommu=pt) and reboot.",
     )
 
 
