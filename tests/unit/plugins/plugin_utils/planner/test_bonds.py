@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bonds of the intent: planned as links with all that their mode needs, refused where they cannot be meant."""
+
+from __future__ import annotations
+
+import typing as t
+
+import boxes
+import pytest
+from boxes import plan_one
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
+
+
+def test_no_bond_without_the_intent():
+    assert plan_one(boxes.hgx_h100())["bonds"] == []
+
+
+def test_lacp_bond_gets_rate_and_hash_and_a_backup_bond_neither():
+    given = {
+        "bond1": {"members": ["ens7f0", "ens7f1"], "mode": "active-backup"},
+        "bond0": {
+            "members": ["ens6f0", "ens6f1"],
+            "mode": "802.3ad",
+            "mtu": 9000,
+            "addresses": ["192.0.2.5/24"],
+            "gateway": "192.0.2.1",
+        },
+    }
+    lacp, backup = plan_one(boxes.hgx_h100(), bonds=given)["bonds"]
+    assert lacp == {
+        "netdev": "bond0",
+        "bond": {
+            "members": ["ens6f0", "ens6f1"],
+            "mode": "802.3ad",
+            "lacp_rate": "fast",
+            "xmit_hash_policy": "layer3+4",
+        },
+        "mtu": 9000,
+        "addresses": ["192.0.2.5/24"],
+        "routes": [{"dst": "default", "via": "192.0.2.1"}],
+        "rules": [],
+    }
+    assert backup["bond"] == {
+        "members": ["ens7f0", "ens7f1"],
+        "mode": "active-backup",
+        "lacp_rate": None,
+        "xmit_hash_policy": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bond0": None}, "'bond0': None"),
+        ({"bond 0": {"members": ["a"], "mode": "802.3ad"}}, "'bond 0'"),
+        ({"bond0": {"members": ["a"], "mode": "lacp"}}, "mode of bond0 is 'lacp'"),
+        ({"bond0": {"mode": "802.3ad"}}, "members of bond0 is None"),
+        ({"bond0": {"members": ["a"], "mode": "802.3ad"}, "bond1": {"members": ["a"], "mode": "802.3ad"}}, "a is in"),
+        ({"bond0": {"members": ["a"], "mode": "802.3ad", "mtu": "9k"}}, "mtu of bond0 is '9k'"),
+        ({"bond0": {"members": ["a"], "mode": "802.3ad", "addresses": ["192.0.2.5"]}}, "'192.0.2.5' in addresses"),
+        ({"bond0": {"members": ["a"], "mode": "802.3ad", "adress": "x"}}, "bond0 has no adress"),
+    ],
+)
+def test_bonds_that_cannot_be_meant_are_refused_by_name(given: dict[str, t.Any], said: str):
+    with pytest.raises(IntentError, match="gpu_fabric_bonds") as refused:
+        plan_one(boxes.hgx_h100(), bonds=given)
+    assert said in str(refused.value)
