@@ -96,12 +96,21 @@ class Installation:
                 write_atomic(path, text, mode=0o755 if path == irqbalance.POLICY else 0o644)
         for path in self.old_links - self.links:
             remove(path)
+        for folder in (install.LIBRARY, os.path.dirname(program.CONFIG), os.path.dirname(irqbalance.DROP_IN)):
+            prune(folder)
         os.makedirs(WANTS, exist_ok=True)
         for path in self.links - self.old_links:
             os.symlink(f"{UNITS}/{self.units[os.path.basename(path)]}", path)
         cli.run(["systemctl", "daemon-reload"])
         if rebalance:
             cli.run(["systemctl", "try-restart", irqbalance.SERVICE])
+
+
+def prune(top: str) -> None:
+    """Remove folders that hold nothing any more, from below."""
+    for folder, _, _ in os.walk(top, topdown=False):
+        if not os.listdir(folder):
+            remove(folder)
 
 
 __all__ = ("UNITS", "WANTS", "Installation")

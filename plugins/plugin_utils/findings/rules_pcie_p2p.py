@@ -117,8 +117,8 @@ def acs_redirects(host: HostView) -> t.Iterator[Finding]:
         remedy=None
         if passthrough or not isinstance(cmdline, list)
         else "Turn ACS off in the firmware setup, or set gpu_fabric_acs: clear: site.yml --tags rdma then clears it "
-        "now and at boot on these bridges; set gpu_fabric_iommu: passthrough as well (/proc/cmdline lacks iommu=pt) and "
-        "reboot.",
+        "now and at boot on these bridges; set gpu_fabric_iommu: passthrough as well (/proc/cmdline lacks iommu=pt) "
+        "and reboot.",
     )
 
 

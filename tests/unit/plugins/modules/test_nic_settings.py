@@ -70,12 +70,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(nic_settings, "StateFile", lambda name: StateFile(name, str(tmp_path / "record")))
     monkeypatch.setattr(installation, "UNITS", str(tmp_path / "units"))
     monkeypatch.setattr(installation, "WANTS", str(tmp_path / "units/wants"))
-    monkeypatch.setattr(program, "CONFIG", str(tmp_path / "nics.json"))
+    monkeypatch.setattr(program, "CONFIG", str(tmp_path / "etc/nics.json"))
     monkeypatch.setattr(install, "COMMAND", str(tmp_path / "gpu-fabric-nic"))
     monkeypatch.setattr(install, "LIBRARY", str(tmp_path / "library"))
     real_files = irqbalance.files
     monkeypatch.setattr(irqbalance, "POLICY", str(tmp_path / "library/irqbalance-policy"))
-    monkeypatch.setattr(irqbalance, "DROP_IN", str(tmp_path / "units/irqbalance.conf"))
+    monkeypatch.setattr(irqbalance, "DROP_IN", str(tmp_path / "drop-in/irqbalance.conf"))
     monkeypatch.setattr(irqbalance, "files", lambda functions: real_files(functions, str(tmp_path)))
     return tmp_path
 
@@ -100,13 +100,14 @@ def test_host_is_set_remembered_started_at_boot_and_given_back(machine: Path) ->
     done = run(host=wanted)
     assert told["changed"] and told["diff"] == done["diff"] and done["changed_ports"] == [program.HOST]
     assert "[always]" in (machine / "thp").read_text()
-    assert json.loads((machine / "nics.json").read_text()) == {"ports": [], "host": wanted}
+    assert json.loads((machine / "etc/nics.json").read_text()) == {"ports": [], "host": wanted}
     assert (machine / "units/wants" / install.HOST_UNIT).is_symlink()
     assert "apply @host" in (machine / "units" / install.HOST_UNIT).read_text()
     assert not run(host=wanted)["changed"]
     assert run()["changed"]
     assert "[madvise]" in (machine / "thp").read_text()
     assert everything(machine) == before and not run()["changed"]
+    assert not (machine / "library").exists(), "empty folders are left-overs, too"
 
 
 def test_host_goes_back_while_ports_stay(machine: Path) -> None:
@@ -114,7 +115,7 @@ def test_host_goes_back_while_ports_stay(machine: Path) -> None:
     run(ports=[PORT])
     assert "[madvise]" in (machine / "thp").read_text() and FakeCli.pfc == MASK
     assert list((machine / "units/wants").iterdir()) == [machine / "units/wants/gpu-fabric-nic@lo.service"]
-    assert "host" not in json.loads((machine / "nics.json").read_text())
+    assert "host" not in json.loads((machine / "etc/nics.json").read_text())
 
 
 def test_nothing_at_all_is_changed_where_one_port_may_not_flap(machine: Path) -> None:
@@ -132,9 +133,9 @@ def test_pinned_interrupts_are_kept_from_irqbalance(machine: Path) -> None:
     run(ports=[port])
     assert "0000:18:00.0" in (machine / "library/irqbalance-policy").read_text()
     assert (machine / "library/irqbalance-policy").stat().st_mode & 0o111
-    assert "--policyscript=" in (machine / "units/irqbalance.conf").read_text()
+    assert "--policyscript=" in (machine / "drop-in/irqbalance.conf").read_text()
     assert FakeCli.ran[-1] == "systemctl try-restart irqbalance.service"
     FakeCli.ran.clear()
     assert not run(ports=[port])["changed"] and FakeCli.ran == []
     run(ports=[])
-    assert not (machine / "library/irqbalance-policy").exists() and not (machine / "units/irqbalance.conf").exists()
+    assert not (machine / "library/irqbalance-policy").exists() and not (machine / "drop-in/irqbalance.conf").exists()
