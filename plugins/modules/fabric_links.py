@@ -317,21 +317,23 @@ def read_system(cli: Cli) -> managers.System:
     )
 
 
-def claimed(link: Link, manager: managers.Manager) -> None:
+def claimed(links: t.Iterable[Link], manager: managers.Manager) -> None:
     """Refuse a management link that a file of somebody else gives addresses: netplan and ifupdown add up all files."""
-    if not link.management or manager.name not in ("netplan", "ifupdown"):
+    if manager.name not in ("netplan", "ifupdown"):
         return
     directory = manager.renderer.DIRECTORY
-    paths = [
-        os.path.join(directory, name) for name in (sorted(os.listdir(directory)) if os.path.isdir(directory) else ())
+    paths = ["/etc/network/interfaces"] if manager.name == "ifupdown" else []
+    paths += [
+        os.path.join(directory, name) for name in sorted(os.listdir(directory) if os.path.isdir(directory) else ())
     ]
-    for path in [*(["/etc/network/interfaces"] if manager.name == "ifupdown" else []), *paths]:
-        text = read_text(path) or ""
-        if not text.startswith(managers.MARK) and link.netdev in text.replace(":", " ").replace('"', " ").split():
-            raise LinkError(
-                f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to"
-                " those of gpu_fabric_management_link; take the interface out of that file first"
-            )
+    for link in links:
+        for path in paths if link.management else ():
+            text = read_text(path) or ""
+            if not text.startswith(managers.MARK) and link.netdev in text.replace(":", " ").replace('"', " ").split():
+                raise LinkError(
+                    f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to"
+                    " those of gpu_fabric_management_link; take the interface out of that file first"
+                )
 
 
 def stale_files(manager: managers.Manager, keep: t.Collection[str]) -> list[str]:
@@ -361,9 +363,10 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     deltas = links.deltas()
     for item in deltas:
         changes.compare(f"interface {item.netdev}", item.before, item.after)
-    files = managers.files(manager, wanted) if manager else {}
-    for link in wanted if manager else ():
-        claimed(link, manager)
+    files: dict[str, str] = {}
+    if manager:
+        claimed(wanted, manager)
+        files = managers.files(manager, wanted)
     stale = stale_files(manager, files) if manager else []
     written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]
     for path in stale:
@@ -380,9 +383,10 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     commands = [command for item in deltas for command in item.commands]
     if manager and (written or stale):
         commands += [command for command in manager.reload if cli.which(command[0])]
-    enable = manager is not None and manager.unit is not None and bool(wanted) and not is_enabled(cli, manager.unit)
+    unit = manager.unit if manager and wanted else None
+    enable = unit if unit and not is_enabled(cli, unit) else None
     if enable:
-        changes.compare(f"unit {manager.unit}", "disabled", "enabled")
+        changes.compare(f"unit {enable}", "disabled", "enabled")
 
     extended = False
     if not module.check_mode:
@@ -392,11 +396,11 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         if extended:
             pending.extend()
         for path in written:
-            write_atomic(path, files[path], mode=manager.mode)
+            write_atomic(path, files[path], mode=manager.mode if manager else 0o644)
         for path in stale:
             remove(path)
         if enable:
-            cli.run(["systemctl", "enable", manager.unit])
+            cli.run(["systemctl", "enable", enable])
         for command in commands:
             cli.run(command)
         for command in managers.activations(manager, wanted, written) if manager else ():
