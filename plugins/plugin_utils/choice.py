@@ -85,7 +85,8 @@ class Chooser:
                 f"gpu_fabric_fabric is {self.intent['gpu_fabric_fabric']}, but no free device has a {wanted} port: "
                 f"{names} run {link_layer(others[0])}",
                 [f"{hca.name} port 1: {link_layer(hca)}" for hca in others],
-                f"Set gpu_fabric_fabric: auto, or LINK_TYPE of the cards to {wanted} with mlxconfig",
+                "Set gpu_fabric_fabric: auto, or name the cards in gpu_fabric_compute_devices: site.yml --tags rdma "
+                f"then sets their LINK_TYPE to {wanted}",
             )
         )
 

@@ -67,7 +67,8 @@ ENTRIES: tuple[Entry, ...] = (
         "gpu_fabric_fabric names a kind of fabric that no port of this host is set to: it would get no rails at all.",
         "gpu_fabric_fabric and the link layer of every free device.",
         "VPI cards that are set to the other link type, or a host of another kind in the group.",
-        "Set LINK_TYPE with mlxconfig, or gpu_fabric_fabric for this host.",
+        "Name the cards in gpu_fabric_compute_devices, so that site.yml --tags rdma sets their LINK_TYPE, or set "
+        "gpu_fabric_fabric for this host.",
         "choice.py",
     ),
     _define(

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, dicts, mapping
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.tuning import CMDLINE_FILE
 
 SYSCTL_OVERRIDDEN = define(
     "tuning",
@@ -215,6 +216,8 @@ def cmdline_not_active(host: HostView) -> t.Iterator[Finding]:
                 else f"Keep {argument} where it is"
             )
             + ", run update-grub (grubby --update-kernel=ALL --args on RHEL) and reboot the drained node.",
+            # What this collection has just written waits for a reboot that it does not make; that must stop no run.
+            severity="warn" if origin == CMDLINE_FILE and not replaced and not host.recorded_only else None,
         )
 
 

@@ -46,6 +46,13 @@ def test_link_type_follows_an_explicit_fabric(fabric, layer, value):
     assert plan["cards"][0]["settings"] == {"LINK_TYPE": value} and plan["cards"][0]["optional"] == ["LINK_TYPE"]
 
 
+def test_cards_of_the_other_link_type_are_set_only_where_they_are_named():
+    box = boxes.hgx_h100("InfiniBand")
+    named = firmware(box, fabric="roce", compute_devices=list(boxes.H100_NAMES))
+    assert len(named["cards"]) == 8 and named["cards"][0]["settings"] == {"LINK_TYPE": "ETH"}
+    assert FIRST not in [card["device"] for card in firmware(box, fabric="roce")["cards"]]
+
+
 def test_recommended_profile_follows_the_rest_of_the_intent():
     for dscp, cnp, mask in ((26, 48, 8), (34, 46, 16)):
         plan = firmware(
