@@ -381,8 +381,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     if managed and not module.check_mode:
         return begin(links, managed, manager, pending, module.params["rollback_s"])
     commands = [command for item in deltas for command in item.commands]
-    if manager and (written or stale):
-        commands += [command for command in manager.reload if cli.which(command[0])]
+    reload = [command for command in manager.reload if cli.which(command[0])] if manager and (written or stale) else []
     unit = manager.unit if manager and wanted else None
     enable = unit if unit and not is_enabled(cli, unit) else None
     if enable:
@@ -391,7 +390,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     extended = False
     if not module.check_mode:
         # The record first: a run that is cut off later still knows what it set.
-        links.saved.save({**links.record, **links.new_record()})
+        record = links.new_record()
+        links.saved.save({**links.record, **record})
         extended = module.params["confirm"] and bool(written or stale)
         if extended:
             pending.extend()
@@ -401,13 +401,19 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             remove(path)
         if enable:
             cli.run(["systemctl", "enable", enable])
-        for command in commands:
+        if manager and manager.activate and reload:
+            # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after it:
+            # without a cable, for one, it refuses.
+            for command in [*reload, *managers.activations(manager, wanted, written)]:
+                cli.run(command, check=False)
+            links.look_again()
+            left = [command for item in links.deltas() for command in item.commands]
+        else:
+            left = [*commands, *reload]
+        for command in left:
             cli.run(command)
-        for command in managers.activations(manager, wanted, written) if manager else ():
-            # Without a cable it refuses; the kernel has everything all the same, as reading back shows.
-            cli.run(command, check=False)
         present = links.read_back() if changes else links.present
-        links.saved.save(links.new_record())
+        links.saved.save(record)
         if module.params["confirm"] and not extended:
             pending.disarm()
     else:
@@ -424,7 +430,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         "diff": changes.diff(),
         "manager": manager.name if manager else None,
         "changed_links": [item.netdev for item in deltas if item.before != item.after],
-        "commands": [shlex.join(command) for command in commands],
+        "commands": [shlex.join(command) for command in [*commands, *reload]],
         "links": state,
     }
 

@@ -41,7 +41,10 @@ class Links:
         self.cli = cli
         self.saved = saved
         self.record = saved.load()
-        self.answers = read_answers(cli)
+        self.look_again()
+
+    def look_again(self) -> None:
+        self.answers = read_answers(self.cli)
         self.present = present_links(self.answers)
 
     def found(self, netdev: str) -> Link:
