@@ -402,8 +402,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         if enable:
             cli.run(["systemctl", "enable", enable])
         if manager and manager.activate and reload:
-            # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after it:
-            # without a cable, for one, it refuses.
+            # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after
+            # it: without a cable, for one, it refuses.
             for command in [*reload, *managers.activations(manager, wanted, written)]:
                 cli.run(command, check=False)
             links.look_again()
