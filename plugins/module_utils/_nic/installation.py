@@ -86,9 +86,9 @@ class Installation:
         rebalance = any(read_text(path) != text for path, text in self.balance.items())
         for path in sorted(set(self.old) - set(self.files)):
             remove(path)
-        for path, text in self.files.items():
-            if self.old.get(path) != text:
-                write_atomic(path, text, mode=0o755 if path == install.COMMAND else 0o644)
+        for path, source in self.files.items():
+            if self.old.get(path) != source:
+                write_atomic(path, source, mode=0o755 if path == install.COMMAND else 0o644)
         for path, text in self.texts.items():
             if text is None:
                 remove(path)

@@ -13,6 +13,7 @@ The same code runs in the module ``nic_settings`` and, installed on the host, at
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -180,8 +181,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.netdev and netdev not in arguments.netdev:
             continue
         try:
-            there = f"/sys/class/net/{netdev}"
-            if netdev != HOST and not wait_for(lambda path=there: os.path.exists(path), arguments.wait):
+            there = functools.partial(os.path.exists, f"/sys/class/net/{netdev}")
+            if netdev != HOST and not wait_for(there, arguments.wait):
                 raise Failure(f"{netdev}: no such interface after {arguments.wait:g} s")
             todo = plan(entry, cli)
             for step in todo.steps:
