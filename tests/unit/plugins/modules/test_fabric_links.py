@@ -1,0 +1,180 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the module does in which order, on a host whose kernel and systemd are played: files, timers, `ip`, nmcli."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    managers,
+    networkd,
+    networkmanager,
+    rollback,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES
+from ansible_collections.railyard.gpu_fabric.plugins.modules import fabric_links
+
+MANAGEMENT = {"netdev": "eno1", "management": True, "addresses": ["10.20.0.6/24"]}
+RAIL = {"netdev": "rail0", "mtu": 9000, "addresses": ["10.224.0.11/24"]}
+
+
+class Host:
+    """Remembers every command; `ip` changes MTU, addresses and what is up."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, dict[str, t.Any]] = {
+            "eno1": {"mtu": 1500, "up": True, "addresses": ["10.20.0.5/24"]},
+            "rail0": {"mtu": 1500, "up": False, "addresses": []},
+        }
+        self.ran: list[str] = []
+
+    def which(self, name: str) -> str:
+        return f"/usr/bin/{name}"
+
+    def run(self, argv: t.Sequence[str], check: bool = True, **_: t.Any) -> Result:
+        command = list(argv)
+        if command in QUERIES.values():
+            return Result(tuple(argv), 0, self.addresses() if command == QUERIES["addresses"] else "[]", "")
+        self.ran.append(" ".join(word if len(word) < 100 else "PROGRAM" for word in command))
+        if command[:3] == ["ip", "link", "set"]:
+            link = self.links[command[4]]
+            if "mtu" in command:
+                link["mtu"] = int(command[-1])
+            else:
+                link["up"] = command[-1] == "up"
+        elif command[:2] == ["ip", "address"]:
+            addresses = self.links[command[5]]["addresses"]
+            addresses.remove(command[3]) if command[2] == "del" else addresses.append(command[3])
+        return Result(tuple(argv), 0, "inactive", "")
+
+    def addresses(self) -> str:
+        return json.dumps(
+            [
+                {
+                    "ifname": name,
+                    "mtu": link["mtu"],
+                    "flags": ["UP"] if link["up"] else [],
+                    "addr_info": [
+                        {"local": item.split("/")[0], "prefixlen": int(item.split("/")[1]), "scope": "global"}
+                        for item in link["addresses"]
+                    ],
+                }
+                for name, link in self.links.items()
+            ]
+        )
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    played = Host()
+    monkeypatch.setattr(fabric_links, "Cli", lambda: played)
+    monkeypatch.setattr(fabric_links, "StateFile", lambda name: StateFile(name, str(tmp_path / "state")))
+    monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: True)
+    monkeypatch.setattr(rollback, "RECORD", str(tmp_path / "pending.json"))
+    monkeypatch.setattr(rollback, "DONE", str(tmp_path / "done"))
+    for manager in managers.MANAGERS.values():
+        monkeypatch.setattr(manager.renderer, "DIRECTORY", str(tmp_path / manager.name))
+    manages(monkeypatch, "systemd-networkd.service")
+    return played
+
+
+def manages(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
+    system = managers.System(frozenset([unit]), frozenset(["networkctl", "nmcli"]), None)
+    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: system)
+
+
+def call(*links: dict[str, t.Any], check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
+    given = {"links": list(links), "manager": "auto", "protected": ["eno1"], "rollback_s": 0, "confirm": False}
+    module = types.SimpleNamespace(params={**given, "state": "present", **params}, check_mode=check_mode)
+    return fabric_links.run(module)  # type: ignore[arg-type]
+
+
+def test_rail_is_set_and_given_back_as_it_was_found(host: Host, tmp_path: pathlib.Path) -> None:
+    first = call(RAIL)
+    assert first["changed"] and host.links["rail0"] == {"mtu": 9000, "up": True, "addresses": ["10.224.0.11/24"]}
+    assert [path.name for path in (tmp_path / "networkd").iterdir()] == ["60-gpu-fabric-rail0.network"]
+    assert call(RAIL)["changed"] is False
+    assert call(state="absent")["changed"]
+    assert host.links["rail0"] == {"mtu": 1500, "up": False, "addresses": []}
+    assert list((tmp_path / "networkd").iterdir()) == [] and not (tmp_path / "state/links.json").exists()
+
+
+def test_protected_interface_is_refused_unless_it_is_the_management_link(host: Host) -> None:
+    with pytest.raises(LinkError, match="eno1 carries the connection"):
+        call({**MANAGEMENT, "management": False})
+    with pytest.raises(LinkError, match="give rollback_s"):
+        call(MANAGEMENT)
+    assert host.ran == []
+
+
+def test_management_change_waits_for_two_confirmations(host: Host, tmp_path: pathlib.Path) -> None:
+    begun = call(MANAGEMENT, RAIL, rollback_s=60)
+    assert begun["pending"] == {"netdev": "eno1", "addresses": ["10.20.0.6"], "rollback_s": 60}
+    # Nothing is changed by the module itself, of the rails neither, and nothing is on disk.
+    assert [line.split()[0] for line in host.ran if line.startswith(("ip", "systemd-run"))] == ["systemd-run"] * 2
+    assert not (tmp_path / "networkd").exists() and not (tmp_path / "state").exists()
+    with pytest.raises(LinkError, match="the host did not make the whole change"):
+        call(MANAGEMENT, RAIL, confirm=True)
+    host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
+    host.ran.clear()
+    kept = call(MANAGEMENT, RAIL, confirm=True)
+    assert kept["confirmed"] is False
+    assert (tmp_path / "networkd/05-gpu-fabric-eno1.network").exists() and host.links["rail0"]["mtu"] == 9000
+    # The way back is open again before networkd reads the files.
+    rearmed = next(index for index, line in enumerate(host.ran) if line.startswith("systemd-run"))
+    assert rearmed < host.ran.index("networkctl reload")
+    host.ran.clear()
+    assert call(MANAGEMENT, RAIL, confirm=True)["confirmed"] is True
+    assert not any(line.startswith("systemd-run") for line in host.ran)
+    assert "systemctl stop gpu-fabric-links-rollback.timer" in host.ran
+    assert call(MANAGEMENT, RAIL, rollback_s=60)["changed"] is False
+
+
+def test_change_that_was_taken_back_cannot_be_confirmed(host: Host, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(LinkError, match="no change of the management interface to confirm"):
+        call(MANAGEMENT, confirm=True)
+    call(MANAGEMENT, rollback_s=60)
+    (tmp_path / "done").write_text("[]")
+    with pytest.raises(LinkError, match="the host took it back"):
+        call(MANAGEMENT, confirm=True)
+    assert not (tmp_path / "networkd").exists()
+
+
+def test_check_mode_shows_a_management_change_and_arms_nothing(host: Host) -> None:
+    shown = call(MANAGEMENT, rollback_s=60, check_mode=True)
+    assert shown["changed"] and "pending" not in shown
+    assert host.ran == []
+
+
+def test_networkmanager_sets_its_links_up_before_anything_else_does(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    manages(monkeypatch, "NetworkManager.service")
+    call(RAIL)
+    assert host.ran[:2] == ["nmcli connection reload", "nmcli --wait 30 connection up gpu-fabric-rail0"]
+    assert "ip link set dev rail0 mtu 9000" in host.ran[2:]
+    assert pathlib.Path(networkmanager.DIRECTORY, "gpu-fabric-rail0.nmconnection").stat().st_mode & 0o777 == 0o600
+    assert not pathlib.Path(networkd.DIRECTORY).exists()
+
+
+def test_management_interface_in_anothers_file_is_refused_where_files_add_up(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    system = managers.System(frozenset(), frozenset(["netplan"]), None)
+    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: system)
+    (tmp_path / "netplan").mkdir()
+    (tmp_path / "netplan/01-site.yaml").write_text("network:\n  ethernets:\n    eno1: {addresses: [10.20.0.5/24]}\n")
+    with pytest.raises(LinkError, match=r"01-site.yaml sets up eno1"):
+        call(MANAGEMENT, rollback_s=60)
+    assert host.ran == []
