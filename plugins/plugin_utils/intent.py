@@ -365,6 +365,8 @@ def _fit(option: Option, value: t.Any) -> tuple[t.Any, str]:
     if option.kind == "str":
         if isinstance(value, (int, float)) and not isinstance(value, bool) and option.form == "version":
             return None, f"{value!r} is a number; write it in quotes, or YAML drops its zeros"
+        if isinstance(value, int) and not isinstance(value, bool) and str(value) in option.choices:
+            value = str(value)
         if not isinstance(value, str):
             return None, shown
         value = value.strip()

@@ -139,6 +139,7 @@ def test_contradictions(variables, name, words):
         {"roce_accelerations": {"adp_retrans": True, "slow_restart_idle": False}},
         {"nic_firmware": {"LINK_TYPE": "ETH", "SRIOV_EN": True, "NUM_OF_VFS": None}, "fabric": "roce"},
         {"kernel_cmdline": ["iommu=pt"], "tuning_profile": "training"},
+        {"max_read_request": 4096},
         {"roce_dscp": 24},
         {"rail_subnets": ["10.1.0.0/24", "10.1.1.0/24"]},
         {"rail_ipv4": "", "rail_ipv6": "fd00:224::/48"},
