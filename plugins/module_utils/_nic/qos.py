@@ -141,7 +141,6 @@ class Dcb(Backend):
     def command(self, part: str, value: t.Any) -> list[list[str]]:
         device = ["dev", self.netdev]
         if part == "dcbx":
-            # No flag at all leaves the exchange to the firmware; dcb has no word for that.
             return [["dcb", "dcbx", "set", *device, "host", "ieee"]] if value == "os" else []
         if part == "trust":
             # It follows from the table: nothing to say here.
@@ -211,6 +210,14 @@ class DscpKnob(QosKnob):
         return all((present or {}).get(dscp) == priority for dscp, priority in wanted.items())
 
 
+class OwnerKnob(QosKnob):
+    """Who owns data centre bridging."""
+
+    def same(self, present: t.Any, wanted: t.Any) -> bool:
+        # dcb has no word that hands it back to the firmware; the driver does it when it is loaded again.
+        return bool(present == wanted) or (wanted == "firmware" and self.backend.name == Dcb.name)
+
+
 class BufferKnob(QosKnob):
     """Sizes of receive buffers; the firmware keeps them in cells and may take a little less or more than was asked."""
 
@@ -236,7 +243,11 @@ def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
 def qos_knobs(port: Port, cli: Cli, parts: t.Collection[str]) -> list[Knob]:
     """The wanted parts in their order."""
     backend = choose(port, cli, parts)
-    kinds: dict[str, type[QosKnob]] = {"dscp_to_priority": DscpKnob, "buffer_size": BufferKnob}
+    kinds: dict[str, type[QosKnob]] = {
+        "dcbx": OwnerKnob,
+        "dscp_to_priority": DscpKnob,
+        "buffer_size": BufferKnob,
+    }
     return [kinds.get(part, QosKnob)(backend, part) for part in PARTS]
 
 

@@ -111,12 +111,23 @@ def test_first_values_of_classes_can_be_given_back(qos_tool: str) -> None:
     program.apply(program.plan({**ENTRY, "settings": CLASSES}, cli))
     program.apply(program.plan({**ENTRY, "settings": before}, cli))
     fresh = FakeCli()
+    assert cli.dcbx == fresh.dcbx
     assert (cli.prio_tc, cli.tsa, cli.tc_bw, cli.buffer_size) == (
         fresh.prio_tc,
         fresh.tsa,
         fresh.tc_bw,
         fresh.buffer_size,
     )
+
+
+@pytest.mark.parametrize(("qos_tool", "flags"), [("mlnx_qos", []), ("dcb", ["host", "ieee"])])
+def test_ownership_goes_back_where_the_tool_has_a_word_for_it(qos_tool: str, flags: list[str]) -> None:
+    cli = FakeCli((qos_tool, "ethtool"))
+    cli.dcbx = []
+    program.apply(program.plan({**ENTRY, "settings": {"dcbx": "os"}}, cli))
+    assert "host" in cli.dcbx
+    program.apply(program.plan({**ENTRY, "settings": {"dcbx": "firmware"}}, cli))
+    assert cli.dcbx == flags
 
 
 def test_sizes_that_the_firmware_rounds_are_not_written_for_ever() -> None:
