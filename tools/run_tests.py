@@ -11,6 +11,7 @@ The exit status is 0 when nothing failed and something ran.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,19 +105,39 @@ def unit(tally: Tally) -> None:
     pytest(tally, "tests/unit")
 
 
+# A line of molecule's recap: "rdma    : actions=5  successful=5 …  failed=0", in colours.
+RECAP = re.compile(r"^(\w+)\s*:\s*actions=\d+\s.*\bfailed=(\d+)", re.MULTILINE)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def molecule(tally: Tally) -> None:
-    """One rack for all scenarios: the default scenario makes and removes it."""
-    scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
-    scenarios.remove("default")
+    """All scenarios on one rack, which the default scenario makes and removes."""
     # Named, because molecule looks for it at the root of a git checkout only.
-    command = ["molecule", "--base-config", str(ROOT / ".config/molecule/config.yml")]
-    created = run([*command, "create", "--scenario-name", "default"]) == 0
-    tally.note("molecule default: create", created)
-    try:
-        for scenario in scenarios if created else []:
-            tally.note(f"molecule {scenario}", run([*command, "test", "--scenario-name", scenario]) == 0)
-    finally:
-        tally.note("molecule default: destroy", run([*command, "destroy", "--scenario-name", "default"]) == 0)
+    command = ["molecule", "--base-config", str(ROOT / ".config/molecule/config.yml"), "test", "--all"]
+    print(f"$ {' '.join(command)}", flush=True)
+    runner = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    lines = []
+    for line in runner.stdout or ():
+        lines.append(COLOUR.sub("", line))
+        print(line, end="", flush=True)
+    rc = runner.wait()
+    recap = "".join(lines).rpartition("SCENARIO RECAP")[2]
+    for scenario, failed in RECAP.findall(recap):
+        tally.note(f"molecule {scenario}", failed == "0")
+    if rc and not tally.failed:
+        tally.note(f"molecule test --all (exit {rc})", False)
+    ran = {scenario for scenario, _ in RECAP.findall(recap)}
+    for path in sorted(ROOT.glob("molecule/*/molecule.yml")):
+        if path.parent.name not in ran:
+            tally.note(f"molecule {path.parent.name} (did not run)", False)
 
 
 def site(tally: Tally) -> None:
