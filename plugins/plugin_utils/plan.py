@@ -14,7 +14,14 @@ import collections
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import bonds, firewall, management_link, rails, roce, schedules
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
+    bonds,
+    firewall,
+    management_link,
+    rails,
+    roce,
+    schedules,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import classify
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural

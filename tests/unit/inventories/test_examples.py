@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import resolve
 
 ROOT = Path(__file__).resolve().parents[3]

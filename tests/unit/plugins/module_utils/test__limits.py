@@ -6,6 +6,7 @@ import os
 import resource
 
 import pytest
+
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _limits
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 
