@@ -303,6 +303,10 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
 }
 
 
+# How long a network manager that sets links up itself may take for it.
+SETTLE_S = 30
+
+
 def read_system(cli: Cli) -> managers.System:
     names = [manager.unit for manager in managers.MANAGERS.values() if manager.unit]
     units = set()
@@ -406,7 +410,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             # it: without a cable, for one, it refuses.
             for command in [*reload, *managers.activations(manager, wanted, written)]:
                 cli.run(command, check=False)
-            links.look_again()
+            links.settle(SETTLE_S)
             left = [command for item in links.deltas() for command in item.commands]
         else:
             left = [*commands, *reload]

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import replace
 
@@ -46,6 +47,14 @@ class Links:
     def look_again(self) -> None:
         self.answers = read_answers(self.cli)
         self.present = present_links(self.answers)
+
+    def settle(self, limit_s: float) -> None:
+        """Look until everything is as wanted: a network manager answers before it has finished with a bond's members."""
+        end = time.monotonic() + limit_s
+        self.look_again()
+        while any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) and time.monotonic() < end:
+            time.sleep(1)
+            self.look_again()
 
     def found(self, netdev: str) -> Link:
         """The interface as it is; of a bond that is yet to be made, nothing."""

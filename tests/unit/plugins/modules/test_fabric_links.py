@@ -80,6 +80,7 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     played = Host()
     monkeypatch.setattr(fabric_links, "Cli", lambda: played)
     monkeypatch.setattr(fabric_links, "StateFile", lambda name: StateFile(name, str(tmp_path / "state")))
+    monkeypatch.setattr(fabric_links, "SETTLE_S", 0)
     monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: True)
     monkeypatch.setattr(rollback, "RECORD", str(tmp_path / "pending.json"))
     monkeypatch.setattr(rollback, "DONE", str(tmp_path / "done"))
