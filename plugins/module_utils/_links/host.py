@@ -49,7 +49,7 @@ class Links:
         self.present = present_links(self.answers)
 
     def settle(self, limit_s: float) -> None:
-        """Look until everything is as wanted: a network manager answers before it has finished with a bond's members."""
+        """Look until everything is as wanted: a network manager answers before a bond has its members."""
         end = time.monotonic() + limit_s
         self.look_again()
         while any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) and time.monotonic() < end:
