@@ -147,8 +147,6 @@ def test_profiles_without_lossless_class():
     none = boxes.rack({"gpu-01": boxes.hgx_h100().done()}, roce_profile="none")["hosts"]["gpu-01"]
     assert none["qos"] == {}
     assert {tuple(port["settings"]) for port in none["nic_ports"]} == {("max_read_request_bytes",)}
-        ("max_read_request_bytes",)
-    }
     assert "NCCL_IB_TC" not in none["nccl_env"]
 
 
