@@ -35,6 +35,6 @@ def test_modules_come_at_boot_and_nouveau_does_not(host):
 
 
 def test_repository_is_signed(host):
-    sources = host.check_output("cat /etc/apt/sources.list.d/*gpu-fabric*")
+    sources = host.check_output("cat /etc/apt/sources.list.d/railyard-nvidia.sources")
     assert "Signed-By:" in sources
     assert "trusted" not in sources.lower()
