@@ -397,8 +397,6 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         record = links.new_record()
         links.saved.save({**links.record, **record})
         extended = module.params["confirm"] and bool(written or stale)
-        if extended:
-            pending.extend()
         for path in written:
             write_atomic(path, files[path], mode=manager.mode if manager else 0o644)
         for path in stale:
@@ -454,6 +452,7 @@ def begin(
     reload = [command for command in manager.reload if links.cli.which(command[0])] if manager else []
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},
+        links.before(link),
         item.commands,
         [*reload, *restore],
         {path: read_text(path)} if path else {},
@@ -475,15 +474,16 @@ def begin(
 
 
 def confirm(links: Links, pending: Pending) -> None:
-    """Stop the clock, where the interface is as the first call wanted it."""
+    """Go on, under a clock that is set anew, where the interface is as the first call wanted it."""
     waiting = pending.load()
-    if waiting is None and not pending.rolled_back():
-        raise LinkError("There is no change of the management interface to confirm; run without confirm first")
-    pending.hold()
-    link = wanted_link(waiting["wanted"]) if waiting else None
-    lacks = missing(link, links.present[link.netdev]) if link and link.netdev in links.present else ["it is gone"]
+    if waiting is None:
+        pending.refuse()
+    link = wanted_link(waiting["wanted"])
+    lacks = missing(link, links.found(link.netdev))
     if lacks:
-        raise LinkError(f"{link.netdev if link else ''}: the host did not make the whole change: {'; '.join(lacks)}")
+        raise LinkError(f"{link.netdev}: the host did not make the whole change: {'; '.join(lacks)}")
+    pending.extend(waiting["rollback_s"])
+    links.changed_before[link.netdev] = waiting["before"]
 
 
 def is_enabled(cli: Cli, unit: str) -> bool:

@@ -30,7 +30,8 @@ def before(machine: Machine) -> dict[str, Any]:
 
 def management(state: dict[str, Any]) -> Any:
     """Everything of a state that says how the machine is managed."""
-    routes = [route for route in state["routes"] if route[3] == "ens3"]
+    # Without the source: of two addresses in one network, networkd makes either the first.
+    routes = [route[:4] for route in state["routes"] if route[3] == "ens3"]
     return state["links"]["ens3"], routes, [path for path in state["files"] if "gpu-fabric-ens3" in path]
 
 

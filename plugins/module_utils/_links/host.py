@@ -42,6 +42,8 @@ class Links:
         self.cli = cli
         self.saved = saved
         self.record = saved.load()
+        # Links that were changed already when this run began, as they were before that.
+        self.changed_before: dict[str, dict[str, t.Any]] = {}
         self.look_again()
 
     def look_again(self) -> None:
@@ -146,11 +148,14 @@ class Links:
     def new_record(self) -> dict[str, t.Any]:
         record = {}
         for name, link in self.wanted.items():
-            found = self.record.get(name, {}).get("before") or self._before(link)
-            record[name] = {"before": found, "set": as_plan(link)}
+            record[name] = {"before": self.before(link), "set": as_plan(link)}
         return record
 
-    def _before(self, link: Link) -> dict[str, t.Any]:
+    def before(self, link: Link) -> dict[str, t.Any]:
+        """What a link was before the collection's first change, for the record."""
+        known = self.record.get(link.netdev, {}).get("before") or self.changed_before.get(link.netdev)
+        if known:
+            return known
         if link.bond and link.netdev not in self.present:
             return {"absent": True, "members_up": [name for name in link.bond.members if self.found(name).up]}
         return as_found(self.present[link.netdev], link.management)

@@ -31,6 +31,10 @@ RECORD = f"{DIRECTORY}/links-pending.json"
 DONE = f"{DIRECTORY}/links-rolled-back"
 # The module's answer has to be on its way before the connection may break.
 GRACE_S = 3
+TOO_LATE = (
+    "The change of the management interface was not confirmed in time, and the host took it back;"
+    " look at the addresses and the gateway that it was given, or allow more time with rdma_rollback_s"
+)
 # Runs by itself, whatever happens to the collection's files meanwhile.
 PROGRAM = """\
 import json, os, subprocess, sys
@@ -112,9 +116,16 @@ class Pending:
     def rolled_back(self) -> bool:
         return read_text(DONE) is not None
 
+    def refuse(self) -> t.NoReturn:
+        """Say why there is nothing to confirm."""
+        if self.rolled_back():
+            raise LinkError(TOO_LATE)
+        raise LinkError("There is no change of the management interface to confirm; run without confirm first")
+
     def arm(
         self,
         wanted: t.Mapping[str, t.Any],
+        before: t.Mapping[str, t.Any],
         apply: list[list[str]],
         restore: list[list[str]],
         files: t.Mapping[str, str | None],
@@ -122,17 +133,17 @@ class Pending:
     ) -> None:
         """Set the way back first, then the change; both happen after this process has ended."""
         self.disarm()
-        record = {"wanted": wanted, "apply": apply, "restore": restore, "files": files, "rollback_s": rollback_s}
+        record = {
+            "wanted": wanted,
+            "before": before,
+            "apply": apply,
+            "restore": restore,
+            "files": files,
+            "rollback_s": rollback_s,
+        }
         write_atomic(RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n", mode=0o600)
         self._start(RESTORE_UNIT, "restore", rollback_s + GRACE_S)
         self._start(APPLY_UNIT, "apply", GRACE_S)
-
-    def extend(self) -> None:
-        """Set the clock of the way back anew: what is written to disk now may cut the host off as well."""
-        waiting = self.load()
-        if waiting is not None:
-            self._cli.run(["systemctl", "stop", f"{RESTORE_UNIT}.timer"], check=False)
-            self._start(RESTORE_UNIT, "restore", waiting["rollback_s"])
 
     def _start(self, unit: str, part: str, delay_s: int) -> None:
         self._cli.run(
@@ -142,15 +153,16 @@ class Pending:
             ]
         )  # fmt: skip
 
-    def hold(self) -> None:
-        """Stop the clock of the way back. Raises LinkError where it has struck."""
+    def extend(self, rollback_s: int) -> None:
+        """Set the clock of the way back anew, so that it does not strike meanwhile. Raises LinkError where it has.
+
+        It is not stopped: what comes next, files above all, may fail or cut the host off as well.
+        """
         self._cli.run(["systemctl", "stop", f"{RESTORE_UNIT}.timer"], check=False)
         busy = self._cli.run(["systemctl", "is-active", f"{RESTORE_UNIT}.service"], check=False).stdout.strip()
         if self.rolled_back() or busy in ("active", "activating"):
-            raise LinkError(
-                "The change of the management interface was not confirmed in time, and the host took it back;"
-                " look at the addresses and the gateway that it was given, or allow more time with rdma_rollback_s"
-            )
+            raise LinkError(TOO_LATE)
+        self._start(RESTORE_UNIT, "restore", rollback_s)
 
     def disarm(self) -> None:
         for unit in (APPLY_UNIT, RESTORE_UNIT):

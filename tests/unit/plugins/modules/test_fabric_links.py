@@ -125,8 +125,11 @@ def test_management_change_waits_for_two_confirmations(host: Host, tmp_path: pat
     # Nothing is changed by the module itself, of the rails neither, and nothing is on disk.
     assert [line.split()[0] for line in host.ran if line.startswith(("ip", "systemd-run"))] == ["systemd-run"] * 2
     assert not (tmp_path / "networkd").exists() and not (tmp_path / "state").exists()
+    host.ran.clear()
     with pytest.raises(LinkError, match="the host did not make the whole change"):
         call(MANAGEMENT, RAIL, confirm=True)
+    # The clock goes on: the host takes half a change back as well.
+    assert host.ran == []
     host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
     host.ran.clear()
     kept = call(MANAGEMENT, RAIL, confirm=True)
@@ -137,9 +140,14 @@ def test_management_change_waits_for_two_confirmations(host: Host, tmp_path: pat
     assert rearmed < host.ran.index("networkctl reload")
     host.ran.clear()
     assert call(MANAGEMENT, RAIL, confirm=True)["confirmed"] is True
-    assert not any(line.startswith("systemd-run") for line in host.ran)
-    assert "systemctl stop gpu-fabric-links-rollback.timer" in host.ran
+    # The clock is stopped after everything else.
+    assert host.ran.index("systemctl stop gpu-fabric-links-apply.timer") > max(
+        index for index, line in enumerate(host.ran) if line.startswith("systemd-run")
+    )
+    assert "systemctl stop gpu-fabric-links-rollback.timer" in host.ran[-3:]
     assert call(MANAGEMENT, RAIL, rollback_s=60)["changed"] is False
+    # What goes back is the state before the change, not before the confirmation.
+    assert call(RAIL, rollback_s=60)["pending"]["addresses"] == ["10.20.0.5"]
 
 
 def test_change_that_was_taken_back_cannot_be_confirmed(host: Host, tmp_path: pathlib.Path) -> None:

@@ -112,7 +112,7 @@ def pending(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> rollback
 
 
 def test_way_back_is_set_before_the_change(pending: rollback.Pending) -> None:
-    pending.arm({"netdev": "eno1"}, [["apply"]], [["restore"]], {}, 60)
+    pending.arm({"netdev": "eno1"}, {"mtu": 1500}, [["apply"]], [["restore"]], {}, 60)
     started = [argv for argv in pending._cli.asked if argv[0] == "systemd-run"]  # type: ignore[attr-defined]
     units = [next(word for word in argv if word.startswith("--unit=")) for argv in started]
     assert units == ["--unit=gpu-fabric-links-rollback", "--unit=gpu-fabric-links-apply"]
@@ -120,6 +120,7 @@ def test_way_back_is_set_before_the_change(pending: rollback.Pending) -> None:
     assert delays[0] - delays[1] == 60
     assert pending.load() == {
         "wanted": {"netdev": "eno1"},
+        "before": {"mtu": 1500},
         "apply": [["apply"]],
         "restore": [["restore"]],
         "files": {},
@@ -128,12 +129,14 @@ def test_way_back_is_set_before_the_change(pending: rollback.Pending) -> None:
 
 
 def test_what_was_taken_back_cannot_be_confirmed(pending: rollback.Pending) -> None:
-    pending.arm({"netdev": "eno1"}, [], [], {}, 60)
-    pending.hold()
+    pending.arm({"netdev": "eno1"}, {"mtu": 1500}, [], [], {}, 60)
+    pending.extend(60)
     pathlib.Path(rollback.DONE).write_text("[]")
     assert pending.load() is None
     with pytest.raises(LinkError, match="took it back"):
-        pending.hold()
+        pending.extend(60)
+    with pytest.raises(LinkError, match="took it back"):
+        pending.refuse()
 
 
 def test_management_link_keeps_no_other_address_and_loses_none_of_its_own() -> None:
@@ -170,10 +173,10 @@ def test_released_link_goes_down_only_if_it_was_found_down(found: bool | None, l
 
 
 def test_extended_clock_runs_the_same_way_back_once_more(pending: rollback.Pending) -> None:
-    pending.arm({"netdev": "eno1"}, [["apply"]], [["restore"]], {}, 60)
+    pending.arm({"netdev": "eno1"}, {"mtu": 1500}, [["apply"]], [["restore"]], {}, 60)
     pending._cli.asked.clear()  # type: ignore[attr-defined]
-    pending.extend()
-    stopped, started = pending._cli.asked  # type: ignore[attr-defined]
+    pending.extend(60)
+    stopped, _asked, started = pending._cli.asked  # type: ignore[attr-defined]
     assert stopped == ["systemctl", "stop", "gpu-fabric-links-rollback.timer"]
     assert started[0] == "systemd-run" and "--on-active=60" in started and "restore" in started
     assert pending.load() is not None
