@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from rack import Rack
+from rack import Rack, Run
 
 NODE = "gpu-02"
 # fault → words of which each must stand in one message, and the finding's severity
@@ -22,46 +22,61 @@ FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def healthy(converged: Rack) -> set[str]:
-    run = converged.playbook("playbooks/preflight.yml")
-    assert run.rc == 0, run.describe()
-    return findings(run)
+# What each fault was found by, so that no fault is found by another's finding.
+told: dict[str, set[str]] = {}
 
 
-def findings(run) -> set[str]:
-    """The ids of what a preflight run reports, by its own result."""
-    return {
-        f"{finding['id']} {finding.get('host')}"
+def findings(run: Run) -> list[dict]:
+    """What a preflight run reports, by its own result."""
+    return [
+        finding
         for _, _, result in run.results()
         for finding in ((result.get("ansible_facts") or {}).get("gpu_fabric_plan") or {}).get("findings", [])
         if finding["severity"] in ("fail", "warn")
-    }
+    ]
+
+
+def places(found: list[dict]) -> set[tuple[str, str, str]]:
+    return {(finding["id"], finding.get("host") or "", finding.get("device") or "") for finding in found}
+
+
+@pytest.fixture(scope="module")
+def healthy(converged: Rack) -> set[tuple[str, str, str]]:
+    run = converged.playbook("playbooks/preflight.yml")
+    assert run.rc == 0, run.describe()
+    return places(findings(run))
 
 
 @pytest.fixture
-def fault(converged: Rack, healthy: set[str], request: pytest.FixtureRequest) -> Iterator[str]:
+def fault(converged: Rack, healthy: set, request: pytest.FixtureRequest) -> Iterator[str]:
     converged.lab(lab_fault=request.param, lab_fault_node=NODE)
     yield request.param
     converged.lab(lab_fault="none", lab_fault_node=NODE)
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_fault_is_named_with_host_values_and_remedy(converged: Rack, healthy: set[str], fault: str) -> None:
+def test_fault_is_named_with_host_values_and_remedy(converged: Rack, healthy: set, fault: str) -> None:
     words, severity = FAULTS[fault]
     run = converged.playbook("playbooks/preflight.yml")
-    if severity == "fail":
-        assert run.rc != 0, run.describe()
-    new = findings(run) - healthy
-    assert new, run.describe()
-    assert all(entry.endswith(f" {NODE}") for entry in new), new
-    assert len({entry.split()[0] for entry in new}) == 1, new
-    for word in [NODE, *words]:
-        assert word in run.messages(), run.describe()
     assert run.changes() == set()
+    new = [finding for finding in findings(run) if not places([finding]) & healthy]
+    assert new, run.describe()
+    assert {finding["host"] for finding in new} == {NODE}
+    told[fault] = {finding["id"] for finding in new}
+    for other, ids in told.items():
+        assert other == fault or not ids & told[fault], f"{fault} is found by what finds {other}: {ids & told[fault]}"
+    text = "\n".join(" ".join([finding["message"], *finding["evidence"]]) for finding in new)
+    for word in [NODE, *words]:
+        assert word in text, text
+    assert all(finding["remedy"] for finding in new)
+    if severity == "fail":
+        # One message stops the run, and says all of it.
+        assert run.rc != 0, run.describe()
+        for word in [NODE, *words, "remedy:"]:
+            assert word in run.messages(), run.describe()
 
 
-def test_rack_without_fault_is_clean_again(converged: Rack, healthy: set[str]) -> None:
+def test_rack_without_fault_is_clean_again(converged: Rack, healthy: set) -> None:
     run = converged.playbook("playbooks/preflight.yml")
     assert run.rc == 0, run.describe()
-    assert findings(run) == healthy
+    assert places(findings(run)) == healthy
