@@ -54,9 +54,15 @@ class Links:
         """Look until everything is as wanted: a network manager answers before a bond has its members."""
         end = time.monotonic() + limit_s
         self.look_again()
-        while any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) and time.monotonic() < end:
+        while self._unsettled() and time.monotonic() < end:
             time.sleep(1)
             self.look_again()
+
+    def _unsettled(self) -> bool:
+        # A manager also takes away the bonds that it made, when their files are gone.
+        return any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) or any(
+            found.get("absent") for found in self._gone().values()
+        )
 
     def found(self, netdev: str) -> Link:
         """The interface as it is; of a bond that is yet to be made, nothing."""

@@ -131,6 +131,16 @@ def test_bond_of_an_earlier_run_is_taken_away_when_it_is_wanted_no_more() -> Non
     assert [" ".join(argv) for argv in item.commands] == ["ip address del 10.30.0.5/24 dev bond0"]
 
 
+def test_bond_that_its_manager_takes_away_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"bond0": {"before": {"absent": True}, "set": host.as_plan(WANTED)}}
+    links = Kernel(kernel(("eno2", "eno3"), **DATA), record).links  # type: ignore[arg-type]
+    looks = iter([kernel(("eno2",), **DATA), kernel(()), None])
+    monkeypatch.setattr(links, "look_again", lambda: setattr(links, "present", next(looks)))
+    monkeypatch.setattr(host.time, "sleep", lambda _seconds: None)
+    links.settle(30)
+    assert "bond0" not in links.present and links.deltas() == []
+
+
 def test_record_of_a_bond_reads_back_as_the_same_link() -> None:
     assert wanted_link({"netdev": "bond0", **host.as_plan(WANTED)}) == WANTED
 
