@@ -58,16 +58,19 @@ def for_host(intent: Intent) -> list[dict[str, t.Any]]:
     links = []
     for name, given in sorted(intent[VARIABLE].items()):
         gateway = given.get("gateway")
+        lacp = given["mode"] == "802.3ad"
+        options = {
+            "lacp_rate": given.get("lacp_rate") or ("fast" if lacp else None),
+            # Flows of one pair of hosts spread over the members only if their ports count.
+            "xmit_hash_policy": given.get("xmit_hash_policy") or ("layer3+4" if lacp else None),
+        }
         links.append(
             {
                 "netdev": name,
                 "bond": {
                     "members": [str(member) for member in given["members"]],
                     "mode": given["mode"],
-                    "lacp_rate": given.get("lacp_rate") or ("fast" if given["mode"] == "802.3ad" else None),
-                    # Flows of one pair of hosts spread over the members only if their ports count.
-                    "xmit_hash_policy": given.get("xmit_hash_policy")
-                    or ("layer3+4" if given["mode"] == "802.3ad" else None),
+                    **{key: value for key, value in options.items() if value},
                 },
                 "mtu": given.get("mtu"),
                 "addresses": [str(item) for item in given.get("addresses") or ()],
