@@ -83,7 +83,9 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Parsed:
         elif not names and not lost and _nameless(cells, line, value, problems):
             rows += 1
     value["columns"] = names
-    if not rows and not failed and not value["gpus"]:
+    # Asked for processes, an idle machine answers with the header alone.
+    idle = "pid" in (names or ()) and lines[-1].terminated
+    if not rows and not failed and not value["gpus"] and not idle:
         reason = (
             "The answer has a header but no row." if names else "There is no CSV answer of nvidia-smi in this text."
         )

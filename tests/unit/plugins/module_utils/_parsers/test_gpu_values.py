@@ -180,6 +180,13 @@ def test_csv_of_any_columns():
     assert "power_w" not in second and "Unknown Error" in problems[0].reason
 
 
+def test_csv_of_processes_on_an_idle_machine_is_a_header_alone():
+    value, problems = parse("nvidia_smi_csv", "pid, process_name, gpu_uuid, used_gpu_memory [MiB]\n")
+    assert value["processes"] == [] and problems == ()
+    # A machine that is asked for its GPUs has some to show.
+    assert parse("nvidia_smi_csv", "index, name\n").problems
+
+
 def test_csv_without_units_and_without_a_header():
     assert pick(read("nvidia_smi_csv", "nounits.csv").value["gpus"][0], "memory_total_mib", "power_w") == (81559, 98.5)
     row = "0, 00000000:1B:00.0, 81559\n"
