@@ -7,7 +7,7 @@ trap 'rm -rf "$scratch"' EXIT
 .venv/bin/python -m venv "$scratch/venv"
 "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --requirement requirements.in
 {
-    echo '# Complete lock of the controller environment (Python 3.11 to 3.13); made from requirements.in by `make lock`.'
+    echo '# Complete lock of the controller environment (Python 3.11 to 3.13); made from requirements.in by make lock.'
     "$scratch/venv/bin/pip" freeze
 } >"$scratch/requirements.txt"
 mv "$scratch/requirements.txt" requirements.txt
