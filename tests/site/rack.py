@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 # The terminal of a plain `ansible-playbook` never sees this rack: it has its own name.
-NAME = "site"
+NAME = os.environ.get("RAILYARD_TEST_RACK", "site")
 EXEC = re.compile(r"^<([^>]+)> SSH: EXEC ssh", re.MULTILINE)
 
 
