@@ -37,6 +37,10 @@ _ARCHIVES_LOCK = "/var/cache/apt/archives/lock"
 _QUERY = "${Package}\\t${Version}\\t${db:Status-Status}\\t${db:Status-Want}\\n"
 _INST = re.compile(r"^Inst (\S+?)(?::\S+)? (?:\[([^\]]+)\] )?\((\S+)")
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+?)(?::\S+)? \[([^\]]+)\]")
+_UNFINISHED = ("half-installed", "unpacked", "half-configured")
+# dpkg's journal: a file here was written by a dpkg that did not come to its end.
+_JOURNAL = "/var/lib/dpkg/updates"
+
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
     "APT_LISTCHANGES_FRONTEND": "none",
@@ -56,6 +60,12 @@ def parse_installed(text: str) -> dict[str, Installed]:
         name, version, status, want = words
         found.setdefault(name, Installed(version, want == "hold", leftover=status == "config-files"))
     return found
+
+
+def parse_unfinished(text: str) -> list[str]:
+    """The packages of ``dpkg-query``'s answer that dpkg began and did not finish, as after a loss of power."""
+    rows = [line.split("\t") for line in text.splitlines()]
+    return sorted({row[0] for row in rows if len(row) == 4 and row[2] in _UNFINISHED})
 
 
 def parse_simulation(text: str) -> list[Move]:
@@ -117,12 +127,17 @@ class Apt:
         self._lock_timeout_s = lock_timeout_s
         # The private state, once there is one.
         self._options: list[str] = []
+        #: Packages that dpkg began and did not finish, as of the last look.
+        self.unfinished: list[str] = []
 
     def path(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
 
     def installed(self) -> dict[str, Installed]:
-        return parse_installed(self._cli.run(["dpkg-query", "--show", f"--showformat={_QUERY}"]).stdout)
+        told = self._cli.run(["dpkg-query", "--show", f"--showformat={_QUERY}"]).stdout
+        journal = [name for name in _names(self.path(_JOURNAL)) if name.isdigit()]
+        self.unfinished = parse_unfinished(told) or (["dpkg's journal"] if journal else [])
+        return parse_installed(told)
 
     def is_older(self, one: str, other: str) -> bool:
         return self._cli.run(["dpkg", "--compare-versions", one, "lt", other], check=False).rc == 0
@@ -247,6 +262,12 @@ class Apt:
     def leave_private_state(self) -> None:
         self._options = []
 
+    def finish(self) -> None:
+        """Let dpkg finish what it began. What lacks a dependency is left to the transaction that follows."""
+        self._wait(*_DPKG_LOCKS)
+        argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "--pending"]
+        self._cli.run(argv, check=False, timeout_s=3600)
+
     def install(self, arguments: t.Sequence[str], recommends: bool, change_held: bool) -> None:
         argv = ["apt-get", *self._install_options(recommends, change_held), "install", *arguments]
         self._wait(*_DPKG_LOCKS, _ARCHIVES_LOCK)
@@ -270,6 +291,7 @@ class Apt:
             "-o",
             "APT::Ignore-Hold=true",
             *(["--allow-change-held-packages"] if change_held else []),
+            *(["--fix-broken"] if self.unfinished else []),
             *([] if recommends else ["--no-install-recommends"]),
             "-o",
             f"DPkg::Lock::Timeout={self._lock_timeout_s:g}",

@@ -76,6 +76,7 @@ class PackageSet:
         self._records: dict[str, t.Any] = state.load()
         self._record: dict[str, t.Any] = self._records.get(request.name, {})
         self._installed = apt.installed()
+        self._unfinished = apt.unfinished
         self._source = request.repository and f"{_apt.SOURCES}/{request.repository.name}.sources"
         self._keyring = request.repository and f"{_apt.KEYRINGS}/{request.repository.name}.gpg"
         self.changes = ChangeSet()
@@ -86,6 +87,7 @@ class PackageSet:
         self._stale: dict[str, str] = {}
         self._files = self._wanted_files()
         self._different = [path for path, content in self._files.items() if self._present(path) != content]
+        self.changes.compare("packages that dpkg left unfinished", self._unfinished, [])
         self._note_files()
         self._plan()
 
@@ -331,6 +333,8 @@ class PackageSet:
             else:
                 write_atomic(self._apt.path(path), content)
         self._save(done=False)
+        if self._unfinished:
+            self._apt.finish()
         for scope in dict.fromkeys(self._refreshes):
             self._apt.refresh(scope)
         if self.moves:
@@ -343,6 +347,11 @@ class PackageSet:
 
     def _read_back(self) -> None:
         found = self._apt.installed()
+        if self._apt.unfinished:
+            raise Failure(
+                f"dpkg left {', '.join(self._apt.unfinished)} unfinished, and could not finish it now;"
+                " see what `dpkg --configure --pending` says on the host"
+            )
         wrong = []
         for move in self.moves:
             present = found.get(move.name)
