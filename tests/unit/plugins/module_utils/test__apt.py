@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _apt
 
 
