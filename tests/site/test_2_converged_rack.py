@@ -41,7 +41,7 @@ def test_rails_reach_each_other_at_full_size(converged: Rack, host: str) -> None
 
 def test_sysctls_are_in_force_and_in_one_file(converged: Rack, host: str) -> None:
     lines = converged.shell(host, "grep -v '^[#;]' /etc/sysctl.d/*gpu-fabric.conf").splitlines()
-    wanted = dict(part.strip() for part in line.split("=", 1)) if (line := "") else {}
+    wanted = {}
     for line in lines:
         if "=" in line:
             key, value = (part.strip() for part in line.split("=", 1))

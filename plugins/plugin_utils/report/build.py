@@ -20,6 +20,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.topology import tree
 
 Json = dict[str, t.Any]
@@ -43,7 +44,7 @@ def build(
     """
     failures = failures or {}
     plans = plan.get("hosts", {}) if plan else {}
-    names = sorted({*facts, *plans, *unreachable, *failures}, key=_natural)
+    names = sorted({*facts, *plans, *unreachable, *failures}, key=lambda name: (natural(name), name))
     by_host: dict[str, list[Json]] = collections.defaultdict(list)
     for finding in findings:
         by_host[finding.get("host") or ""].append(finding)
@@ -138,16 +139,6 @@ def rail_is_up(facts: Json, rail: Json) -> bool:
     device = (facts.get("rdma_devices") or {}).get(rail.get("hca")) or {}
     port = (device.get("ports") or {}).get(str(rail.get("port", 1))) or {}
     return bool(port.get("state") == "active")
-
-
-def _natural(name: str) -> list[tuple[int, t.Any]]:
-    """Sort key in which gpu-9 comes before gpu-10."""
-    parts: list[str] = [""]
-    for char in name:
-        if char.isdigit() != parts[-1][-1:].isdigit():
-            parts.append("")
-        parts[-1] += char
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]
 
 
 __all__ = ("build",)
