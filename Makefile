@@ -54,8 +54,9 @@ test-slow: setup ## What takes long: every profile, sixteen nodes, InfiniBand si
 test-vm: setup ## Two virtual machines with real kernels and Soft-RoCE
 	@"$(BIN)/python" tools/run_tests.py vm
 
-bench: setup ## Remote executions per host and wall time against a plain setup run
+bench: setup ## What a converged run costs against a plain setup run, and the planner for 1,024 hosts
 	@PATH="$(BIN):$$PATH" "$(BIN)/python" tests/bench/rack_bench.py
+	@"$(BIN)/python" tests/bench/planner_scale.py
 
 lock: venv ## Renew requirements.txt from requirements.in
 	@tools/lock.sh
