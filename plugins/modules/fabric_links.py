@@ -303,7 +303,7 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
 }
 
 
-# How long a network manager that sets links up itself may take for it.
+# How long a network manager may take to set links up, or to set them anew after it has read its files.
 SETTLE_S = 30
 
 
@@ -387,9 +387,14 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     commands = [command for item in deltas for command in item.commands]
     reload = [command for command in manager.reload if cli.which(command[0])] if manager and (written or stale) else []
     unit = manager.unit if manager and wanted else None
+    enabled = StateFile("links-unit.json")
+    ours = enabled.load().get("enabled")
     enable = unit if unit and not is_enabled(cli, unit) else None
-    if enable:
-        changes.compare(f"unit {enable}", "disabled", "enabled")
+    # What an earlier run enabled goes with the last link that needed it; a daemon that runs is left to the next boot.
+    disable = ours if ours and ours != unit and is_enabled(cli, ours) else None
+    for name, before, after in ((enable, "disabled", "enabled"), (disable, "enabled", "disabled")):
+        if name:
+            changes.compare(f"unit {name}", before, after)
 
     extended = False
     if not module.check_mode:
@@ -402,19 +407,26 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         for path in stale:
             remove(path)
         if enable:
+            enabled.save({"enabled": enable})
             cli.run(["systemctl", "enable", enable])
         if manager and manager.activate and reload:
             # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after
             # it: without a cable, for one, it refuses.
             for command in [*reload, *managers.activations(manager, wanted, written)]:
                 cli.run(command, check=False)
-            links.settle(SETTLE_S)
+            links.settle(SETTLE_S, undone=True)
             left = [command for item in links.deltas() for command in item.commands]
         else:
             left = [*commands, *reload]
         for command in left:
             cli.run(command)
+        if reload:
+            links.settle(SETTLE_S)
         present = links.read_back() if changes else links.present
+        if disable:
+            cli.run(["systemctl", "disable", disable])
+        if ours and ours != unit and not enable:
+            enabled.save({})
         links.saved.save(record)
         if module.params["confirm"] and not extended:
             pending.disarm()

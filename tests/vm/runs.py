@@ -91,15 +91,19 @@ def not_as_planned(state: dict[str, Any], plan: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Where two states of a machine differ, one line each. Modules stay loaded until the next boot, by contract."""
+def differences(before: dict[str, Any], after: dict[str, Any], restarted: bool = False) -> list[str]:
+    """Where two states of a machine differ, one line each.
+
+    Until it is ``restarted``, modules stay loaded and a running sshd keeps its limits, by contract.
+    """
     found = []
     for part in before:
-        if part == "modules":
-            continue
         old, new = before[part], after[part]
-        if isinstance(old, dict):
-            keys = sorted({*old, *new})
+        if part == "modules":
+            # Not every boot loads every driver at the same time; what counts is that none is left behind.
+            found += [f"module {name} is loaded" for name in new if restarted and name not in old]
+        elif isinstance(old, dict):
+            keys = sorted({*old, *new} - (set() if restarted or part != "limits" else {"sshd"}))
             found += [f"{part} {key}: {old.get(key)} -> {new.get(key)}" for key in keys if old.get(key) != new.get(key)]
         elif old != new:
             found.append(f"{part}: gone {[x for x in old if x not in new]}, new {[x for x in new if x not in old]}")

@@ -126,6 +126,6 @@ def test_absent_brings_back_what_was_there(
 
 def test_absent_holds_over_a_reboot(first: Run, before: dict[str, Any], pair: Pair, plan: dict[str, Any]) -> None:
     pair.reboot()
-    assert {name: runs.differences(before[name], state) for name, state in states(pair, plan).items()} == {
-        name: [] for name in before
-    }
+    assert {
+        name: runs.differences(before[name], state, restarted=True) for name, state in states(pair, plan).items()
+    } == {name: [] for name in before}

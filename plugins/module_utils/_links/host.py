@@ -50,18 +50,23 @@ class Links:
         self.answers = read_answers(self.cli)
         self.present = present_links(self.answers)
 
-    def settle(self, limit_s: float) -> None:
-        """Look until everything is as wanted: a network manager answers before a bond has its members."""
-        end = time.monotonic() + limit_s
-        self.look_again()
-        while self._unsettled() and time.monotonic() < end:
-            time.sleep(1)
-            self.look_again()
+    def settle(self, limit_s: float, undone: bool = False) -> None:
+        """Look until everything is as wanted, twice: a network manager answers first and sets its links up then.
 
-    def _unsettled(self) -> bool:
-        # A manager also takes away the bonds that it made, when their files are gone.
-        return any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) or any(
-            found.get("absent") for found in self._gone().values()
+        ``undone``: whether the manager also takes away the bonds that it made, when their files are gone.
+        """
+        end = time.monotonic() + limit_s
+        calm = 0
+        while True:
+            self.look_again()
+            calm = 0 if self._unsettled(undone) else calm + 1
+            if calm == 2 or time.monotonic() >= end:
+                return
+            time.sleep(1)
+
+    def _unsettled(self, undone: bool) -> bool:
+        return any(missing(link, self.found(link.netdev)) for link in self.wanted.values()) or (
+            undone and any(found.get("absent") for found in self._gone().values())
         )
 
     def found(self, netdev: str) -> Link:

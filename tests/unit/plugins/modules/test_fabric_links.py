@@ -16,6 +16,9 @@ import pytest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    host as links_host,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
     managers,
     networkd,
     networkmanager,
@@ -109,6 +112,44 @@ def test_rail_is_set_and_given_back_as_it_was_found(host: Host, tmp_path: pathli
     assert call(state="absent")["changed"]
     assert host.links["rail0"] == {"mtu": 1500, "up": False, "addresses": []}
     assert list((tmp_path / "networkd").iterdir()) == [] and not (tmp_path / "state/links.json").exists()
+
+
+def test_unit_is_disabled_with_the_last_link_where_the_first_had_enabled_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    def told(verb: str) -> int:
+        return host.ran.count(f"systemctl {verb} systemd-networkd.service")
+
+    monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: told("enable") > told("disable"))
+    call(RAIL)
+    assert (told("enable"), call(RAIL)["changed"]) == (1, False)
+    given_back = call(state="absent")
+    assert told("disable") == 1
+    assert {"before": "enabled\n", "after": "disabled\n"}.items() <= given_back["diff"][-1].items()
+    assert call(state="absent")["changed"] is False and not list((tmp_path / "state").iterdir())
+
+
+def test_unit_that_was_enabled_before_stays_so(host: Host) -> None:
+    call(RAIL)
+    call(state="absent")
+    assert not [line for line in host.ran if line.startswith("systemctl")]
+
+
+def test_module_waits_for_a_manager_that_sets_links_anew(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+
+    def addresses() -> str:
+        # What networkd has read makes it take an address away for a moment.
+        reloaded = "networkctl reload" in host.ran
+        looks.append(reloaded)
+        return json.dumps([]) if reloaded and looks.count(True) == 1 else Host.addresses(host)
+
+    monkeypatch.setattr(host, "addresses", addresses)
+    monkeypatch.setattr(fabric_links, "SETTLE_S", 60)
+    monkeypatch.setattr(links_host.time, "sleep", lambda _s: None)
+    assert call(RAIL)["links"]["rail0"]["mtu"] == 9000
+    # One look too early, two good ones, one to read back.
+    assert looks.count(True) == 4
 
 
 def test_protected_interface_is_refused_unless_it_is_the_management_link(host: Host) -> None:
