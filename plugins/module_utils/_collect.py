@@ -31,7 +31,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import
     host_path,
 )
 
-__all__ = ["EXTRA", "Recorder", "missing_tools", "record_extra", "write_archive"]
+__all__ = ["EXTRA", "SUBNET", "Recorder", "missing_tools", "record_extra", "record_subnet", "write_archive"]
 
 #: Environments hold whatever their owner put there, tokens first.
 _NEVER = re.compile(r"^/proc/[^/]+/environ$")
@@ -74,6 +74,8 @@ EXTRA = (
     Extra(("systemd-detect-virt",)),
     Extra(("srun", "--mpi=list")),
 )
+#: The InfiniBand subnet as one of its hosts sees it: who is cabled to whom, at which rate, with which errors.
+SUBNET = {"ibnetdiscover": 300.0, "iblinkinfo": 600.0, "ibqueryerrors": 600.0}
 _INITRAMFS = r"nouveau|nvidia|mlx[45]|/ib_"
 _APT_HISTORY = "/var/log/apt/history.log"
 _HISTORY_LINES = 400
@@ -174,6 +176,33 @@ def record_extra(source: Recorder) -> None:
     if history is not None:
         source.files.pop(_APT_HISTORY, None)
         source.outputs["apt_history.log"] = "\n".join(history.splitlines()[-_HISTORY_LINES:]) + "\n"
+
+
+def subnet_port(facts: Mapping[str, Any]) -> Optional[tuple[str, str]]:
+    """The first active InfiniBand port of the host; never a function behind which NVSwitches are managed."""
+    for name, device in sorted(facts.get("rdma_devices", {}).items()):
+        bridge = facts.get("pci", {}).get(device.get("pci"), {}).get("vpd", {}).get("sw_mng")
+        for number, port in sorted(device.get("ports", {}).items()):
+            if not bridge and port.get("link_layer") == "InfiniBand" and port.get("state") == "active":
+                return name, number
+    return None
+
+
+def record_subnet(source: Recorder, facts: Mapping[str, Any]) -> bool:
+    """Ask the fabric's tools through a port of this host; False where it has none."""
+    port = subnet_port(facts)
+    if port is None:
+        return False
+    # One after another: each walks the whole subnet.
+    for tool, timeout in SUBNET.items():
+        argv = (tool, "-C", port[0], "-P", port[1])
+        source.run(argv, timeout)
+        for recorded in (source.outputs, source.commands):
+            # The port is of no interest to the reader of a bundle.
+            said = recorded.pop(bundle_name(argv)[0], None)
+            if said is not None:
+                recorded[f"{tool}.txt"] = said
+    return True
 
 
 def write_archive(source: Recorder, stream: Any, prefix: str = "") -> list[str]:

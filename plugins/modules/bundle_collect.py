@@ -27,6 +27,13 @@ options:
     description: Record the firmware settings of each NVIDIA network card too, which takes seconds per card.
     type: bool
     default: true
+  subnet:
+    description:
+      - Record the InfiniBand subnet too (C(ibnetdiscover), C(iblinkinfo), C(ibqueryerrors)), as the host's first active
+        port sees it. One host of a rack is enough; a large subnet takes minutes.
+      - Without effect on a host that has no active InfiniBand port.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.
@@ -68,6 +75,10 @@ missing_tools:
   returned: when it was written
   type: list
   elements: str
+subnet:
+  description: Whether the InfiniBand subnet was recorded too.
+  returned: when it was written
+  type: bool
 problems:
   description: What could not be read, and why.
   returned: when it was written
@@ -85,6 +96,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._collect impor
     Recorder,
     missing_tools,
     record_extra,
+    record_subnet,
     write_archive,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
@@ -94,6 +106,7 @@ def record(module: AnsibleModule, dest: str) -> dict[str, t.Any]:
     source = Recorder()
     facts = gather(source, nic_config=module.params["nic_config"])
     record_extra(source)
+    subnet = module.params["subnet"] and record_subnet(source, facts)
     handle, path = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "wb") as stream:
         names = write_archive(source, stream)
@@ -104,6 +117,7 @@ def record(module: AnsibleModule, dest: str) -> dict[str, t.Any]:
         "entries": len(names),
         "size_bytes": size,
         "missing_tools": missing_tools(source),
+        "subnet": subnet,
         "problems": facts["problems"],
     }
 
@@ -113,6 +127,7 @@ def main() -> t.NoReturn:
         argument_spec={
             "dest": {"type": "path", "required": True},
             "nic_config": {"type": "bool", "default": True},
+            "subnet": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

@@ -145,3 +145,27 @@ def test_keys_of_networks_are_masked(path: str, text: str) -> None:
     masked = _collect._filtered(path, text.encode())
     assert b"geheim" not in masked
     assert masked.splitlines()[0] == text.splitlines()[0].encode()
+
+
+@pytest.mark.parametrize(("machine", "port"), [("dgx_a100", "mlx5_0"), ("hyperv_guest", "mlx5_ib0"), ("no_rdma", None)])
+def test_a_subnet_is_recorded_where_it_can_be_seen(tmp_path: Path, machine: str, port: str | None) -> None:
+    tools = dict.fromkeys(("ibnetdiscover", "iblinkinfo", "ibqueryerrors"), 'echo "$@"')
+    stand_in = live(tmp_path, FILES, {**COMMANDS, **tools})
+    build(MACHINES[machine](), stand_in.root)
+    source = Recorder(stand_in.root, stand_in.environ)
+    facts = gather(source, nic_config=False)
+    assert _collect.record_subnet(source, facts) == bool(port)
+    said = {name: source.outputs.get(f"{name}.txt") for name in tools}
+    assert said == dict.fromkeys(tools, f"-C {port} -P 1\n" if port else None)
+
+
+def test_a_subnet_is_never_asked_through_the_ports_of_nvswitches(tmp_path: Path) -> None:
+    stand_in = live(tmp_path, FILES, COMMANDS)
+    build(MACHINES["hgx_b200"](), stand_in.root)
+    facts = gather(Recorder(stand_in.root, stand_in.environ), nic_config=False)
+    name, number = _collect.subnet_port(facts) or pytest.fail("its rails are InfiniBand ports")
+    assert not facts["pci"][facts["rdma_devices"][name]["pci"]]["vpd"]["sw_mng"]
+    for device in facts["rdma_devices"].values():
+        if not facts["pci"][device["pci"]].get("vpd", {}).get("sw_mng"):
+            device["ports"] = {number: {"link_layer": "Ethernet", "state": "active"}}
+    assert _collect.subnet_port(facts) is None
