@@ -37,7 +37,9 @@ TOOLS = {
     "perfquery-x": "perfquery",
     "ibswinfo": "ibswinfo",
 }
-MODULES = sorted({*TOOLS.values(), "dcb", "ethtool_rings", "ethtool_features", "ibqueryerrors"})
+MODULES = sorted(
+    {*TOOLS.values(), "dcb", "ethtool_channels", "ethtool_fec", "ethtool_rings", "ethtool_features", "ibqueryerrors"}
+)
 needs_shared = pytest.mark.skipif(shared_root() is None, reason=NO_SHARED)
 
 

@@ -16,8 +16,10 @@ PARSERS = "ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers
 MODULES = (
     "dcb",
     "ethtool",
+    "ethtool_channels",
     "ethtool_driver",
     "ethtool_features",
+    "ethtool_fec",
     "ethtool_module",
     "ethtool_rings",
     "ethtool_stats",

@@ -11,8 +11,10 @@ from mutations import decode, fixture_files
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import (
     dcb,
     ethtool,
+    ethtool_channels,
     ethtool_driver,
     ethtool_features,
+    ethtool_fec,
     ethtool_module,
     ethtool_rings,
     ethtool_stats,
@@ -109,6 +111,36 @@ def test_current_rings_are_not_taken_for_the_largest():
     value, problems = ethtool_rings.parse(text)
     assert value["interfaces"][0]["maximum"] == {"rx": 8192, "tx": 8192} and problems
     assert value["interfaces"][0]["current"] == {}
+
+
+@pytest.mark.parametrize("name", ["mlx5.txt", "mlx5.json"])
+def test_channels(name):
+    interface = read(ethtool_channels, name).value["interfaces"][0]
+    assert interface == {"netdev": "ens1f0np0", "maximum": {"combined": 63}, "current": {"combined": 24}}
+
+
+def test_channels_of_a_driver_with_queues_apart():
+    value, problems = read(ethtool_channels, "two.txt")
+    assert value["interfaces"][0]["current"] == {"rx": 4, "tx": 2, "other": 1}
+    assert value["errors"] == ["netlink error: Operation not supported"] and problems
+
+
+@pytest.mark.parametrize("name", ["mlx5.txt", "mlx5.json"])
+def test_fec(name):
+    value, problems = read(ethtool_fec, name)
+    assert value["interfaces"] == [{"netdev": "ens1f0np0", "configured": ["auto"], "active": ["rs"]}]
+    assert problems == ()
+
+
+def test_fec_of_a_port_without_a_link():
+    interface = read(ethtool_fec, "statistics.txt").value["interfaces"][0]
+    assert interface["configured"] == ["auto", "off", "rs", "baser"] and interface["active"] == []
+    assert interface["statistics"] == {"corrected_blocks": 512, "uncorrectable_blocks": 3}
+
+
+def test_fec_that_has_no_name_here_is_absent():
+    value, problems = ethtool_fec.parse("FEC parameters for eth0:\nConfigured FEC encodings: RS KP4\n")
+    assert value["interfaces"] == [{"netdev": "eth0"}] and problems[0].text == "KP4"
 
 
 def test_features():
