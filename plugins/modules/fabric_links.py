@@ -370,6 +370,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     files: dict[str, str] = {}
     if manager:
         claimed(wanted, manager)
+        managers.bonds_undone(manager, wanted, os.path.exists)
         files = managers.files(manager, wanted)
     stale = stale_files(manager, files) if manager else []
     written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]

@@ -19,6 +19,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import 
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, LinkError
 
+IFENSLAVE = "/etc/network/if-post-down.d/ifenslave"
+DISPATCHERS = tuple(f"{parent}/NetworkManager/dispatcher.d/01-ifupdown" for parent in ("/etc", "/usr/lib"))
 MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
 
 
@@ -95,6 +97,22 @@ def check(manager: Manager, system: System) -> Manager:
     return manager
 
 
+def bonds_undone(manager: Manager, links: t.Iterable[Link], exists: t.Callable[[str], bool]) -> None:
+    """Refuse bonds of NetworkManager on a host where the hooks of ifenslave would delete them.
+
+    NetworkManager tells the hooks of ifupdown when a connection goes down, and goes down it does when it is made anew:
+    the hook then takes the new bond for the old one.
+    """
+    bonds = [link.netdev for link in links if link.bond]
+    caller = next((path for path in DISPATCHERS if exists(path)), None)
+    if manager.name == "networkmanager" and bonds and caller and exists(IFENSLAVE):
+        raise LinkError(
+            f"No link was changed: NetworkManager runs {IFENSLAVE} (by {caller}), which deletes"
+            f" {' and '.join(bonds)} whenever a connection is made anew; remove the package ifenslave,"
+            " which NetworkManager does not need"
+        )
+
+
 def activations(manager: Manager, links: t.Iterable[Link], written: t.Container[str]) -> list[list[str]]:
     """Return the commands that bring the links with a new file under the manager's care."""
     return [
@@ -115,4 +133,4 @@ def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
     return found
 
 
-__all__ = ("MANAGERS", "MARK", "Manager", "System", "activations", "check", "choose", "files")
+__all__ = ("MANAGERS", "MARK", "Manager", "System", "activations", "bonds_undone", "check", "choose", "files")

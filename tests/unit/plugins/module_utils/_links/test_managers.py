@@ -127,3 +127,18 @@ def test_only_networkmanager_is_told_to_take_a_link_and_only_one_with_a_new_file
         ["nmcli", "--wait", "30", "connection", "up", "gpu-fabric-ens1f0np0"]
     ]
     assert managers.activations(managers.MANAGERS["networkd"], [LINK], [networkd.path(LINK)]) == []
+
+
+def test_bonds_are_refused_where_ifenslave_would_delete_networkmanagers() -> None:
+    bond = wanted_link({"netdev": "bond0", "bond": {"members": ["eno2"], "mode": "active-backup"}})
+    dispatcher = "/usr/lib/NetworkManager/dispatcher.d/01-ifupdown"
+    hooked = {managers.IFENSLAVE, dispatcher}
+    with pytest.raises(LinkError, match=rf"{dispatcher}\), which deletes bond0 .* remove the package ifenslave"):
+        managers.bonds_undone(managers.MANAGERS["networkmanager"], [bond], hooked.__contains__)
+    for name, links, files in (
+        ("ifupdown", [bond], hooked),
+        ("networkmanager", [wanted_link({"netdev": "eno2"})], hooked),
+        ("networkmanager", [bond], {managers.IFENSLAVE}),
+        ("networkmanager", [bond], {dispatcher}),
+    ):
+        managers.bonds_undone(managers.MANAGERS[name], links, files.__contains__)
