@@ -24,7 +24,6 @@ POWERCYCLE = ("INTERNAL_CPU_",)
 LINK_TYPE = "LINK_TYPE"
 ETHERNET = ("eth", "2")
 
-NEEDS = ("none", "fwreset", "reboot", "powercycle")
 
 _NAMED = re.compile(r"^(?P<label>[^()]*)\((?P<number>-?[0-9]+)\)$")
 _NUMBER = re.compile(r"^-?[0-9]+$")
@@ -194,15 +193,10 @@ def need(names: t.Collection[str], resettable: bool) -> str:
     return "fwreset" if resettable else "reboot"
 
 
-def worst(needs: t.Iterable[str]) -> str:
-    return max(needs, key=NEEDS.index, default="none")
-
-
 __all__ = (
     "ADVANCED",
     "GATE",
     "LINK_TYPE",
-    "NEEDS",
     "Difference",
     "Parameters",
     "Resolution",
@@ -214,5 +208,4 @@ __all__ = (
     "pending",
     "resolve",
     "same",
-    "worst",
 )

@@ -137,11 +137,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers, worst
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci, Tool
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
-CLASSES = ["none", "linkflap", "reload", "fwreset", "reboot", "powercycle"]
 STATE = "nic_firmware.json"
 #: How long a card may take to come back after its reset.
 RETURN_S = 60.0
@@ -362,15 +362,14 @@ class Run:
 
     def _may_reset(self) -> bool:
         """Whether cards are to be reset now; a reason against it is a warning, never silence."""
-        waiting_for = firmware.worst(self.needs.values())
+        waiting_for = worst(self.needs.values())
         if waiting_for == "none":
             return False
         devices = ", ".join(device for device, need in self.needs.items() if need != "none")
         if "fwreset" not in self.needs.values():
             self.warnings.append(f"{devices}: the new firmware settings are in force after a {waiting_for} of the host")
             return False
-        allowed = self.params["allow_disruption"]
-        if CLASSES.index(allowed) < CLASSES.index("fwreset"):
+        if not covers(self.params["allow_disruption"], "fwreset"):
             self.warnings.append(
                 f"{devices}: the new firmware settings wait for a {waiting_for}. Drain the host and allow it with "
                 "gpu_fabric_allow_disruption: fwreset, or reboot the host"
@@ -420,7 +419,7 @@ class Run:
             "changed": len(self.changes) > 0,
             "diff": self.changes.diff(),
             "changed_cards": sorted(self.changed_cards),
-            "reset_needed": firmware.worst(self.needs.values()),
+            "reset_needed": worst(self.needs.values()),
             "pending": pending,
             "deferred": {c.device: sorted(c.resolution.deferred) for c in self.cards if c.resolution.deferred},
             "skipped": {c.device: sorted(c.resolution.skipped) for c in self.cards if c.resolution.skipped},
@@ -444,7 +443,7 @@ def main() -> t.NoReturn:
                 },
             },
             "protected": {"type": "list", "elements": "str", "default": []},
-            "allow_disruption": {"type": "str", "choices": CLASSES, "default": "none"},
+            "allow_disruption": {"type": "str", "choices": list(CLASSES), "default": "none"},
             "gpu_processes": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,

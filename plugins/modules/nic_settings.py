@@ -50,7 +50,10 @@ options:
             C(tc_bandwidth)), C(buffer_size) (eight numbers of bytes), C(prio_buffer) (eight numbers),
             C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),
             C(cnp_priority), C(ecn_priority), C(traffic_class) (byte), C(rdma_cm_tos) (byte), C(accelerations) (dict of
-            booleans), C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)).
+            booleans), C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)), C(link) (dict with
+            C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs), V(baser), V(llrs) or V(off)), C(channels) (number of
+            combined ones), C(rings) (dict with C(rx) and C(tx)).
+          - A C(link) or C(fec) with which the link does not come back is taken back, and the call fails.
           - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.
         type: dict
@@ -108,12 +111,11 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
-
-CLASSES = ["none", "linkflap", "reload", "fwreset", "reboot", "powercycle"]
 
 
 def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
@@ -143,6 +145,16 @@ def remembered(record: dict[str, t.Any], ports: list[dict[str, t.Any]], todos: l
     return new
 
 
+def without(ports: list[dict[str, t.Any]], netdev: str, names: t.Collection[str]) -> list[dict[str, t.Any]]:
+    """Return the ports, one of them without some of its settings."""
+    return [
+        {**port, "settings": {name: value for name, value in port["settings"].items() if name not in names}}
+        if port["netdev"] == netdev
+        else port
+        for port in ports
+    ]
+
+
 def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> None:
     """Stop before anything is written where a link would bounce and may not."""
     flapping = {
@@ -156,7 +168,7 @@ def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> Non
         f"{netdev}: {step.knob.name} is {shown(step.before)}, wanted {shown(step.after)}"
         for netdev, step in flapping.items()
     )
-    if CLASSES.index(allowed) < CLASSES.index("linkflap"):
+    if not covers(allowed, "linkflap"):
         raise Failure(
             f"Nothing was changed: these settings take the link down for a moment ({what})."
             " Allow it with gpu_fabric_allow_disruption: linkflap"
@@ -198,8 +210,15 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         state.save({**record, **remembered(record, entries, todos)})
         if reinstall:
             installation.apply(cli)
-        for todo in todos:
-            program.apply(todo)
+        try:
+            for todo in todos:
+                program.apply(todo)
+        except program.LinkLost as exc:
+            # What cost the link must not cost it again at the next boot.
+            kept = Installation(without(ports, exc.details["netdev"], exc.details["settings"]), host)
+            if kept.compare(ChangeSet()):
+                kept.apply(cli)
+            raise
         state.save(remembered(record, entries, todos))
     return {
         "changed": len(changes) > 0,
@@ -225,7 +244,7 @@ def main() -> t.NoReturn:
                 },
             },
             "host": {"type": "dict", "default": {}},
-            "allow_disruption": {"type": "str", "choices": CLASSES, "default": "none"},
+            "allow_disruption": {"type": "str", "choices": list(CLASSES), "default": "none"},
             "gpu_processes": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,

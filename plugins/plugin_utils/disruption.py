@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disruption classes: what a change costs a running host, and whether that much is allowed."""
+"""What the planned changes cost a running host, as classes of disruption."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import dicts, mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.gpudirect import version_tuple
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import DISRUPTIONS
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, Netdev, text
-
-
-def worst(classes: t.Iterable[str]) -> str:
-    return max(classes, key=DISRUPTIONS.index, default="none")
-
-
-def allowed(wanted: str, limit: str) -> bool:
-    return DISRUPTIONS.index(wanted) <= DISRUPTIONS.index(limit)
 
 
 def of_driver(machine: Machine, version: str, flavour: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import worst
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     bonds,
     disruption,
@@ -153,7 +154,7 @@ def plan_host(
         ),
         "thresholds": wanted,
         "disruption": {
-            "worst": disruption.worst(cost for _, cost, _ in costs),
+            "worst": worst(cost for _, cost, _ in costs),
             "allowed": intent["gpu_fabric_allow_disruption"],
             "gpu_processes": disruption.gpu_processes(machine),
             "changes": [{"what": what, "class": cost, "reason": why} for what, cost, why in costs if cost != "none"],

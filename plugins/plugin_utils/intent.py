@@ -17,10 +17,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, contradictions
 
 PREFIX = "gpu_fabric_"
-DISRUPTIONS = ("none", "linkflap", "reload", "fwreset", "reboot", "powercycle")
 _VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
 _INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")
 # Names that playbooks and plugins set themselves; they are not intent.
@@ -122,7 +122,7 @@ _FORMS: dict[str, tuple[t.Callable[[str], bool], str]] = {
 
 OPTIONS: tuple[Option, ...] = (
     Option("require_hardware", "bool", True, "Stop where no GPU or no HCA is found."),
-    Option("allow_disruption", "str", "none", "Highest class of disruption that a run may cause.", choices=DISRUPTIONS),
+    Option("allow_disruption", "str", "none", "Highest class of disruption that a run may cause.", choices=CLASSES),
     Option("state", "str", "present", "Whether the fabric is configured or removed.", choices=("present", "absent")),
     Option(
         "fabric", "str", "auto", "Kind of fabric that the rails form.", choices=("auto", "roce", "infiniband", "none")

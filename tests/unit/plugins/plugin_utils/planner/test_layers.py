@@ -10,7 +10,8 @@ import boxes
 import pytest
 from boxes import notes, plan_one
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import compatibility, disruption, sysctls
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import covers, worst
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import compatibility, sysctls
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Function, Gpu
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.roce import rdma_mtu
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.thresholds import pcie_raw_gbps
@@ -304,9 +305,9 @@ def test_path_mtu_of_roce(mtu, path):
 
 
 def test_classes_are_ordered():
-    assert disruption.worst(["none", "reboot", "linkflap"]) == "reboot"
-    assert disruption.worst([]) == "none"
-    assert disruption.allowed("linkflap", "reload") and not disruption.allowed("reboot", "reload")
+    assert worst(["none", "reboot", "linkflap"]) == "reboot"
+    assert worst([]) == "none"
+    assert covers("reload", "linkflap") and not covers("reload", "reboot")
 
 
 @pytest.mark.parametrize(
