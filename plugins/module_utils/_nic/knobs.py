@@ -35,6 +35,8 @@ class Knob:
     optional: bool = False
     #: What writing does to traffic on the port: "none" or "linkflap".
     disruption: str = "none"
+    #: Whether the link may stay away afterwards, because the other end does not do the same.
+    may_cut: bool = False
 
     def read(self) -> t.Any:
         raise NotImplementedError
@@ -44,6 +46,14 @@ class Knob:
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:
         return bool(present == wanted)
+
+    def confirmed(self, present: t.Any, wanted: t.Any) -> bool:
+        """Whether what is read back is what was written; some of it cannot be seen at once."""
+        return self.same(present, wanted)
+
+    def refusal(self, wanted: t.Any) -> str:
+        """Why this device cannot have a value, and what it can have; "" where nothing speaks against it."""
+        return ""
 
 
 def write_file(path: str, text: str) -> None:

@@ -23,6 +23,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import ethernet_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import MaxReadRequest
@@ -31,9 +32,11 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos impor
 CONFIG = "/etc/gpu_fabric/nics.json"
 QOS = frozenset(PARTS)
 ECN = "ecn_priority"
+#: How long a link may take to come back after it was taken down.
+CARRIER_S = 30
 KNOWN = QOS | {
     "pause", "cnp_dscp", "cnp_priority", ECN, "traffic_class", "rdma_cm_tos", "accelerations",
-    "max_read_request_bytes", "irq_affinity",
+    "max_read_request_bytes", "irq_affinity", "link", "fec", "channels", "rings",
 }  # fmt: skip
 #: Settings of the host as a whole; its place among ports, which have interfaces' names.
 HOST = "@host"
@@ -46,6 +49,10 @@ class Step(t.NamedTuple):
     knob: Knob
     before: t.Any
     after: t.Any
+
+
+class LinkLost(Failure):
+    """A port lost its link over a setting, which was taken back; ``details`` name both."""
 
 
 class Todo(t.NamedTuple):
@@ -85,6 +92,7 @@ def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob
     place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
     knobs.insert(place, Pause(port, cli))
     return [
+        *ethernet_knobs(port, cli),
         *knobs,
         *file_knobs(port, wanted.get(ECN)),
         Accelerations(port, cli, wanted.get("accelerations") or {}),
@@ -106,22 +114,43 @@ def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
                 f"{port.netdev}: {knob.name} cannot be read, wanted {wanted}; is it a port of a physical function?"
             )
         elif not knob.same(present, wanted):
+            reason = knob.refusal(wanted)
+            if reason:
+                raise Failure(f"{port.netdev}: {knob.name} is {present}, wanted {wanted}, but {reason}")
             steps.append(Step(knob, present, wanted))
     return Todo(port, steps, unsupported)
 
 
 def apply(todo: Todo) -> None:
-    """Write what differs and read it back; a port whose link bounced is waited for."""
+    """Write what differs and read it back; a port whose link bounced is waited for.
+
+    A link that stays away because of what was written gets back what it had: the other end does not do the same yet.
+    """
     carrier = f"/sys/class/net/{todo.port.netdev}/carrier"
     was_up = read_carrier(carrier)
     for step in todo.steps:
         step.knob.write(step.after)
-    if todo.flaps and was_up:
-        wait_for(lambda: read_carrier(carrier), 30)
+    if todo.flaps and was_up and not wait_for(lambda: read_carrier(carrier), CARRIER_S):
+        take_back(todo)
     for step in todo.steps:
         present = step.knob.read()
-        if not step.knob.same(present, step.after):
+        if not step.knob.confirmed(present, step.after):
             raise Failure(f"{todo.port.netdev}: {step.knob.name} is {present} after it was set to {step.after}")
+
+
+def take_back(todo: Todo) -> None:
+    """Undo what may keep the link away; say so."""
+    risky = [step for step in todo.steps if step.knob.may_cut]
+    for step in risky:
+        step.knob.write(step.before)
+    if risky:
+        raise LinkLost(
+            f"{todo.port.netdev}: the link did not come back within {CARRIER_S} s after "
+            + " and ".join(f"{step.knob.name} was set to {step.after}" for step in risky)
+            + "; it was set back. Set the switch port likewise first",
+            netdev=todo.port.netdev,
+            settings=[step.knob.name for step in risky],
+        )
 
 
 def read_carrier(path: str) -> bool:
@@ -196,4 +225,6 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 3 if drift and arguments.action == "check" else 0
 
 
-__all__ = ("CONFIG", "HOST", "HOST_KNOWN", "KNOWN", "Step", "Todo", "apply", "entries_of", "load", "main", "plan")
+__all__ = (
+    "CONFIG", "HOST", "HOST_KNOWN", "KNOWN", "LinkLost", "Step", "Todo", "apply", "entries_of", "load", "main", "plan",
+)  # fmt: skip
