@@ -44,6 +44,30 @@ FATAL_VALUES = {
     "NCCL_IB_DISABLE": ("1", "jobs would use TCP instead of the rails"),
     "NCCL_NET": ("Socket", "jobs would use TCP"),
 }
+# Values that hold every job of the host back; right in a test, and never left over.
+HANDICAPS: dict[str, tuple[frozenset[str], str]] = {
+    "NCCL_P2P_DISABLE": (frozenset({"1"}), "sends data between the GPUs of a node through host memory, not NVLink"),
+    "NCCL_P2P_LEVEL": (
+        frozenset({"0", "LOC"}),
+        "sends data between the GPUs of a node through host memory, not NVLink",
+    ),
+    "NCCL_NET_GDR_LEVEL": (frozenset({"0", "LOC"}), "turns GPUDirect RDMA off"),
+    "NCCL_SHM_DISABLE": (frozenset({"1"}), "sends data between processes of a node over the network"),
+    "NCCL_DMABUF_ENABLE": (frozenset({"0"}), "turns DMA-BUF off, and with it GPUDirect RDMA without nvidia_peermem"),
+    "NCCL_NVLS_ENABLE": (frozenset({"0"}), "turns NVLink SHARP off"),
+    "NCCL_PXN_DISABLE": (frozenset({"1"}), "keeps data from reaching its rail over NVLink"),
+}
+# Of these, the ones that cost so much that a run with them measures nothing.
+CRIPPLING = frozenset({"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL", *FATAL_VALUES})
+
+
+def handicap(name: str, value: str) -> str | None:
+    """Why a value keeps jobs from using what the host has; None for one that does not."""
+    value = value.strip().strip("\"'")
+    if name in FATAL_VALUES and value == FATAL_VALUES[name][0]:
+        return FATAL_VALUES[name][1]
+    values, why = HANDICAPS.get(name, (frozenset(), ""))
+    return why if value in values else None
 
 
 def derive(
@@ -235,6 +259,8 @@ def _check(
         return [note._replace(id="RF-PLAN-NCCL-ENV-OBSOLETE")]
     if name in FATAL_VALUES and value == FATAL_VALUES[name][0]:
         return [_bad(name, value, FATAL_VALUES[name][1], name)]
+    if (why := handicap(name, value)) is not None:
+        return [_bad(name, value, why, name)._replace(id="RF-PLAN-NCCL-ENV-OBSOLETE")]
     if name == "NCCL_TOPO_FILE" and not machine.virtual and machine.virtualization is not None:
         note = _bad(name, value, "replaces the PCI tree, which this bare-metal host shows as it is", name)
         return [note._replace(id="RF-PLAN-NCCL-ENV-OBSOLETE")]

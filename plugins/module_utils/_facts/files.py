@@ -52,6 +52,11 @@ _PATTERNS = (
     "/proc/driver/nvidia/params",
     "/sys/module/nvidia/parameters/NVreg_OpenRmEnableUnsupportedGpus",
 )
+#: What a login or a job gets as its environment. Of these only lines about communication are kept: others may be
+#: anybody's secrets. Live, only files that are about it by name.
+_ENVIRONMENT = ("/root/.nccl.conf", *(f"/etc/profile.d/*{word}*.sh" for word in ("nccl", "ucx", "hpcx", "rdma", "mpi")))
+_RECORDED_ENVIRONMENT = ("/etc/environment", "/etc/profile", "/etc/profile.d/*.sh", "/root/.bashrc", "/root/.profile")
+_COMMUNICATION = re.compile(r"^\s*(?:export\s+)?(?:NCCL|UCX|OMPI_MCA|UCC|SHARP)_\w+=")
 #: Larger ones are not what anybody compares.
 _LIMIT = 65536
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
@@ -71,6 +76,23 @@ def collect(source: Source) -> dict[str, str]:
                 source.note(path, f"longer than {_LIMIT} characters; left out")
                 continue
             found[path] = redact(text)
+    found.update(_environment(source))
+    return found
+
+
+def _environment(source: Source) -> dict[str, str]:
+    patterns = list(_ENVIRONMENT)
+    if not source.live:
+        patterns += [*_RECORDED_ENVIRONMENT, *(f"/home/{user}/.nccl.conf" for user in source.listdir("/home"))]
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        directory, _, name = pattern.rpartition("/")
+        names = fnmatch.filter(source.listdir(directory), name) if "*" in name else [name]
+        for path in (f"{directory}/{match}" for match in names):
+            lines = (source.read(path, quiet=True) or "").splitlines()
+            kept = [line for line in lines if _COMMUNICATION.match(line)]
+            if kept:
+                found[path] = redact("\n".join(kept) + "\n")
     return found
 
 

@@ -70,17 +70,34 @@ def properties(source: Source) -> dict[str, dict[str, str]]:
                 if short in UNITS:
                     found[short] = block
         return found
-    # A bundle holds one file per unit, and an answer of `is-active` is one word.
-    for unit in UNITS:
-        shown = source.run(("systemctl", "show", unit)) if not source.live else None
+    # A bundle holds one file per unit, whichever units somebody asked about; an answer of `is-active` is one word.
+    for unit in dict.fromkeys([*UNITS, *_recorded(source)]):
+        shown = source.run(("systemctl", "show", _full(unit))) if not source.live else None
         if shown is not None:
             block = _block(shown.stdout)
             if block.get("LoadState", "loaded") == "loaded" and block:
                 found[unit] = block
-        asked = source.run(("systemctl", "is-active", unit)) if not source.live else None
+        asked = source.run(("systemctl", "is-active", _full(unit))) if not source.live else None
         words = asked.stdout.split() if asked is not None else []
         if words:
             found.setdefault(unit, {}).setdefault("ActiveState", words[-1])
+    return found
+
+
+def _full(unit: str) -> str:
+    return unit if "." in unit else f"{unit}.service"
+
+
+def _recorded(source: Source) -> list[str]:
+    found = []
+    for verb in ("show", "is-active"):
+        prefix = f"systemctl_{verb}_"
+        for name in source.recorded(prefix):
+            unit = name[len(prefix) :].rsplit(".", 1)[0]
+            unit = unit[: -len(".service")] if unit.endswith(".service") else unit
+            # `systemctl show -p PROPERTY` is about the manager, not about a unit.
+            if unit and not unit.startswith(("property", "p_", "-")):
+                found.append(unit)
     return found
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Launchers, MPI and benchmarks: which stage failed, kept apart from the fabric itself."""
+"""Launchers and MPI: which stage failed, kept apart from the fabric itself."""
 
 from __future__ import annotations
 
@@ -46,36 +46,6 @@ MPI_INTERFACE = define(
     "benchmark role does it.",
     check="mpirun hostname on all nodes, then a tiny MPI program, end within seconds.",
     source="https://github.com/open-mpi/ompi/issues/6377",
-)
-
-NO_MPI = define(
-    "bench",
-    "RF-BENCH-NO-MPI",
-    title="nccl-tests ran as independent processes",
-    severity="fail",
-    phase="diagnose",
-    means="Every process printed its own table with rank 0: the binary was built without MPI. Each run stayed inside "
-    "one node and looks like a pass.",
-    looks_at="The number of nccl-tests headers and ranks in one output against the processes that were started.",
-    cause="nccl-tests was built without MPI=1.",
-    remedy="Build it with make MPI=1 MPI_HOME=..., or use a package that is, and run again.",
-    check="The output has one header and lists ranks of every node.",
-    source="https://github.com/NVIDIA/nccl-tests/issues/213",
-)
-
-WRONG_DATA = define(
-    "bench",
-    "RF-BENCH-WRONG-DATA",
-    title="A collective returned wrong data",
-    severity="fail",
-    phase="diagnose",
-    means="nccl-tests verified the result and found wrong elements. Nothing that is trained on this node can be "
-    "trusted.",
-    looks_at="'Out of bounds values' and the #wrong columns of nccl-tests.",
-    cause="PCIe peer-to-peer through a translating IOMMU, a bad GPU or NVLink, LL128 forced where it is not supported.",
-    remedy="Take the node out; iommu=pt or the IOMMU off, remove NCCL_PROTO, then test GPU by GPU (dcgmi diag -r 3).",
-    check="nccl-tests ends with Out of bounds values : 0 OK.",
-    source="https://github.com/NVIDIA/nccl-tests/issues/131; https://github.com/NVIDIA/nccl/issues/489",
 )
 
 _LAUNCH_ERRORS = re.compile(
@@ -143,38 +113,3 @@ def mpi_interface(rack: RackView) -> t.Iterator[Finding]:
             device=holders[0][1] if holders else "btl_tcp",
             evidence=[line.strip(), *(f"{host}: {netdev} {address}" for host, netdev in holders[:4])],
         )
-
-
-@rack_rule(NO_MPI)
-def independent_runs(rack: RackView) -> t.Iterator[Finding]:
-    text = rack.text("nccl_tests.txt") or ""
-    headers = len(re.findall(r"^#\s*nThread \d+|^# nccl-tests version", text, re.M))
-    tables = len(re.findall(r"^#\s+Using devices", text, re.M)) or headers
-    ranks = {int(number) for number in re.findall(r"^#\s+Rank\s+(\d+)", text, re.M)}
-    command = (rack.text("nccl_tests_command.txt") or "").strip()
-    asked = re.search(r"(?:-np?|--ntasks[= ]|-n)\s*(\d+)", command)
-    wanted = int(asked.group(1)) if asked else 0
-    nodes = set(re.findall(r"^#\s+Rank\s+\d+.* on\s+(\S+) device", text, re.M))
-    if tables > 1 and (ranks == {0} or (wanted and max(ranks, default=0) + 1 < wanted)):
-        yield NO_MPI.on(
-            "",
-            f"nccl-tests printed {tables} tables, each with its own rank 0 ({wanted or tables} processes on "
-            f"{len(nodes) or 'several'} nodes): the binary was built without MPI; one table with {wanted or tables} "
-            "ranks wanted",
-            device="nccl-tests",
-            evidence=[command, *re.findall(r"^#\s+Rank\s+\d+.*$", text, re.M)[:4]],
-        )
-
-
-@rack_rule(WRONG_DATA)
-def wrong_data(rack: RackView) -> t.Iterator[Finding]:
-    text = rack.text("nccl_tests.txt") or ""
-    for match in re.finditer(r"^#? ?Out of bounds values ?: ?(\d+) FAILED.*$", text, re.M):
-        if match.group(1) != "0":
-            yield WRONG_DATA.on(
-                "",
-                f"nccl-tests found {match.group(1)} out of bounds values, 0 wanted",
-                device="nccl-tests",
-                evidence=[match[0].strip()],
-            )
-            return

@@ -19,7 +19,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model
     dicts,
     mapping,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.rules_nccl import log_lines
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.nccl_log import messages
 
 BLOCKED = define(
     "firewall",
@@ -60,7 +60,7 @@ class Attempt(t.NamedTuple):
 
 def failed_connections(rack: RackView) -> list[Attempt]:
     found: dict[tuple[str, str], Attempt] = {}
-    for node, rest, line in log_lines(rack):
+    for node, rest, line in messages(rack):
         match = _CONNECT.search(rest)
         if match:
             attempt = Attempt(node, match["address"], match["port"] or "", match["why"], line)

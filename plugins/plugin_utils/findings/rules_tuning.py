@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kernel parameters, command line, limits: persisted against active."""
+"""Kernel parameters and command line: persisted against active."""
 
 from __future__ import annotations
 
@@ -65,44 +65,7 @@ CMDLINE_NOT_ACTIVE = define(
     source="https://github.com/stackhpc/ansible-collection-linux/issues/29",
 )
 
-MEMLOCK = define(
-    "limits",
-    "RF-LIMITS-MEMLOCK",
-    title="A service runs with a small limit of locked memory",
-    severity="fail",
-    phase="verify",
-    means="Jobs started by the service cannot register memory for RDMA: ibv_reg_mr and ibv_create_cq end with 'Cannot "
-    "allocate memory', although the limit in a login shell is fine.",
-    looks_at="/proc/PID/limits of slurmd, containerd, docker, kubelet and sshd, not only their configuration. Reported "
-    "where the fabric's limits are configured and the service still runs with the old ones.",
-    cause="limits.conf applies to logins through PAM only; the unit has no LimitMEMLOCK, or was not restarted since.",
-    remedy="Run site.yml --tags rdma (it writes LimitMEMLOCK=infinity for the services) and restart the service on the "
-    "drained node.",
-    check="grep 'locked memory' /proc/$(pidof slurmd)/limits prints unlimited.",
-    source="https://github.com/ai4d-iasc/trixie/issues/81; NCCL troubleshooting guide",
-    mended_by="rdma",
-)
-
-NOT_RAISABLE = define(
-    "limits",
-    "RF-LIMITS-NOT-RAISABLE",
-    title="The kernel does not let this host raise limits",
-    severity="warn",
-    phase="verify",
-    means="The limits are configured as they should be, and services still run with less: whatever starts this host's "
-    "services has no right to raise a hard limit. RDMA jobs may fail to register memory.",
-    looks_at="CapEff of PID 1 (CAP_SYS_RESOURCE, bit 24) and /proc/PID/limits of services that start jobs.",
-    cause="The host is a container, or runs in a sandbox, that was started without CAP_SYS_RESOURCE and with a finite "
-    "memlock limit.",
-    remedy="Start the container with CAP_SYS_RESOURCE or with --ulimit memlock=-1:-1.",
-    check="grep CapEff /proc/1/status has bit 24 set, or grep 'locked memory' /proc/1/limits prints unlimited.",
-    source="capabilities(7), setrlimit(2)",
-)
-
 OURS = "90-gpu-fabric.conf"
-# Rails register tens of GiB for each process; any limit below that fails sooner or later.
-_ENOUGH = 2**36
-_JOB_SERVICES = ("slurmd", "containerd", "docker", "kubelet", "sshd", "ssh")
 
 
 def _normal(value: t.Any) -> str:
@@ -223,62 +186,3 @@ def cmdline_not_active(host: HostView) -> t.Iterator[Finding]:
 
 def _lines(text: str) -> str:
     return "; ".join(line.strip() for line in text.splitlines() if "GRUB_CMDLINE" in line)
-
-
-@host_rule(MEMLOCK, NOT_RAISABLE)
-def small_memlock(host: HostView) -> t.Iterator[Finding]:
-    configured = host.recorded_only or any(
-        "gpu-fabric" in path and ("limits.d" in path or ".conf.d" in path) for path in host.files
-    )
-    if not configured:
-        return
-    services = host.section("limits", "services")
-    for name in sorted(services):
-        data = mapping(services[name])
-        running = _soft(data.get("memlock"))
-        seen = running if running is not None else _soft(mapping(data.get("configured")).get("memlock"))
-        if name in _JOB_SERVICES and isinstance(seen, int) and seen < _ENOUGH:
-            if host.section("limits").get("raisable") is False and seen == _hard(data.get("memlock")):
-                yield _not_raisable(host, name, data.get("pid"), seen)
-            else:
-                yield _memlock(host, name, data.get("pid") if running is not None else None, seen)
-    named = {str(mapping(data).get("pid")) for data in services.values()}
-    for pid, data in sorted(host.section("limits", "processes").items()):
-        seen = _soft(mapping(data).get("memlock"))
-        if pid not in named and pid != "1" and isinstance(seen, int) and seen < _ENOUGH:
-            name = mapping(data).get("name")
-            yield _memlock(host, f"process {pid} ({name})" if name else f"process {pid}", pid, seen)
-
-
-def _soft(value: t.Any) -> t.Any:
-    """The limit in force: facts hold soft and hard, or one value."""
-    return value.get("soft") if isinstance(value, dict) else value
-
-
-def _hard(value: t.Any) -> t.Any:
-    return value.get("hard") if isinstance(value, dict) else value
-
-
-def _not_raisable(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
-    return NOT_RAISABLE.on(
-        host,
-        f"{host.name}: {name} runs with a limit of locked memory (memlock) of {seen} bytes, unlimited wanted; it is "
-        "configured, but nothing on this host may raise a limit",
-        device=name,
-        evidence=[
-            f"/proc/{pid}/limits: Max locked memory {seen} bytes",
-            "/proc/1/status: CapEff without CAP_SYS_RESOURCE",
-        ],
-    )
-
-
-def _memlock(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
-    unit = name if not name.startswith("process") else "the service's unit"
-    return MEMLOCK.on(
-        host,
-        f"{host.name}: {name} runs with a limit of locked memory (memlock) of {seen} bytes, unlimited wanted",
-        device=name,
-        evidence=[f"/proc/{pid}/limits: Max locked memory {seen} bytes" if pid else f"{name}: LimitMEMLOCK={seen}"],
-        remedy=f"Set LimitMEMLOCK=infinity for {unit} (site.yml --tags rdma writes the drop-in), then systemctl "
-        "daemon-reload and restart it on the drained node.",
-    )
