@@ -81,6 +81,24 @@ options:
             description: By what a member is chosen for a flow.
             type: str
             choices: [layer2, layer2+3, layer3+4, encap2+3, encap3+4]
+      ipoib:
+        description:
+          - The interface is IP over InfiniBand.
+          - With O(links[].ipoib.parent), it is the interface of a partition and is made where there is none of that
+            name. One that is there and is something else is refused.
+        type: dict
+        suboptions:
+          mode:
+            description: The transport. NICs that mlx5 drives offer V(datagram) only.
+            type: str
+            choices: [datagram, connected]
+            default: datagram
+          parent:
+            description: The interface of the port.
+            type: str
+          pkey:
+            description: Key of the partition with the bit of full membership, from C(0x8001) to C(0xfffe).
+            type: str
       mtu:
         description: MTU in bytes; left as it is where not given. The members of a bond get the bond's.
         type: int
@@ -216,6 +234,7 @@ links:
   type: dict
 """
 
+import glob
 import os
 import shlex
 import typing as t
@@ -237,6 +256,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
     HASH_POLICIES,
     LACP_RATES,
     MODES,
+    TRANSPORTS,
     Link,
     LinkError,
     wanted_link,
@@ -264,6 +284,14 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
                     "miimon_ms": {"type": "int", "default": 100},
                     "lacp_rate": {"type": "str", "choices": list(LACP_RATES)},
                     "xmit_hash_policy": {"type": "str", "choices": list(HASH_POLICIES)},
+                },
+            },
+            "ipoib": {
+                "type": "dict",
+                "options": {
+                    "mode": {"type": "str", "choices": list(TRANSPORTS), "default": "datagram"},
+                    "parent": {"type": "str"},
+                    "pkey": {"type": "str"},
                 },
             },
             "mtu": {"type": "int"},
@@ -340,16 +368,35 @@ def claimed(links: t.Iterable[Link], manager: managers.Manager) -> None:
                 )
 
 
+def systemd_version(cli: Cli, links: t.Iterable[Link]) -> int:
+    """The version of systemd, where a link asks for something that not every one has; else 0."""
+    if not any(managers.is_partition(link) for link in links):
+        return 0
+    words = cli.run(["systemctl", "--version"], check=False).stdout.split()
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+
+
 def stale_files(manager: managers.Manager, keep: t.Collection[str]) -> list[str]:
     """Files of ours that no wanted link needs, whichever manager they were written for."""
+    directories = [other.renderer.DIRECTORY for other in managers.MANAGERS.values()]
+    directories += sorted(glob.glob(f"{managers.MANAGERS['networkd'].renderer.DIRECTORY}/*.network.d"))
     stale = []
-    for other in managers.MANAGERS.values():
-        directory = other.renderer.DIRECTORY
+    for directory in directories:
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
             path = os.path.join(directory, name)
-            if "gpu-fabric-" in name and path not in keep and (read_text(path) or "").startswith(managers.MARK):
+            ours = "gpu-fabric-" in name and path not in keep and not os.path.isdir(path)
+            if ours and (read_text(path) or "").startswith(managers.MARK):
                 stale.append(path)
     return stale
+
+
+def remove_stale(paths: t.Iterable[str]) -> None:
+    """Remove files, and the drop-in directories that are empty then."""
+    for path in paths:
+        remove(path)
+        directory = os.path.dirname(path)
+        if directory.endswith(".network.d") and not os.listdir(directory):
+            remove(directory)
 
 
 def run(module: AnsibleModule) -> dict[str, t.Any]:
@@ -361,7 +408,11 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     if module.params["confirm"]:
         confirm(links, pending)
     # A host without links needs no manager, and none may be installed yet.
-    manager = managers.choose(read_system(cli), module.params["manager"]) if wanted or links.record else None
+    manager = None
+    if wanted or links.record:
+        system = read_system(cli)
+        manager = managers.choose(system, module.params["manager"])
+        managers.check_partitions(manager, system, wanted, systemd_version(cli, wanted))
 
     changes = ChangeSet()
     deltas = links.deltas()
@@ -405,8 +456,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         extended = module.params["confirm"] and bool(written or stale)
         for path in written:
             write_atomic(path, files[path], mode=manager.mode if manager else 0o644)
-        for path in stale:
-            remove(path)
+        remove_stale(stale)
         if enable:
             enabled.save({"enabled": enable})
             cli.run(["systemctl", "enable", enable])

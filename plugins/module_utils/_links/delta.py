@@ -9,8 +9,15 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Bond, Link, Route, Rule
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    Bond,
+    Ipoib,
+    Link,
+    Route,
+    Rule,
+)
 
 
 class Delta(t.NamedTuple):
@@ -69,8 +76,18 @@ def differing(wanted: Bond, present: Bond) -> list[str]:
     return [key for key, value in wanted.options().items() if now.get(key) != value]
 
 
+def ipoib_commands(name: str, wanted: Ipoib, present: Ipoib | None) -> list[list[str]]:
+    """Return what makes a partition's interface where it is not, and gives an interface its transport mode."""
+    if wanted.parent and present is None:
+        return [["ip", "link", "add", "link", wanted.parent, "name", name, "type", "ipoib",
+                 "pkey", f"{wanted.pkey:#06x}", "mode", wanted.mode]]  # fmt: skip
+    if present is not None and present.mode != wanted.mode:
+        return [["ip", "link", "set", "dev", name, "type", "ipoib", "mode", wanted.mode]]
+    return []
+
+
 def removal(present: Link, members_up: t.Iterable[str]) -> Delta:
-    """Return what takes away a bond that an earlier run made; the kernel puts its members down and as they were."""
+    """Return what takes away an interface that an earlier run made; the kernel puts a bond's members down."""
     commands = [rule_command("del", rule) for rule in sorted(present.rules)]
     commands.append(["ip", "link", "delete", "dev", present.netdev])
     commands += [["ip", "link", "set", "dev", member, "up"] for member in members_up]
@@ -96,6 +113,8 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     commands += [["ip", "address", "del", address, "dev", name] for address in sorted(gone_addresses)]
     if wanted.bond:
         commands += bond_commands(name, wanted.bond, present.bond, ours.bond)
+    if wanted.ipoib:
+        commands += ipoib_commands(name, wanted.ipoib, present.ipoib)
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         commands.append(["ip", "link", "set", "dev", name, "mtu", str(wanted.mtu)])
     if wanted.up is not None and wanted.up != present.up:
@@ -121,6 +140,8 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
         routes=(present.routes - gone_routes) | wanted.routes,
         rules=(present.rules - gone_rules) | new_rules,
         bond=wanted.bond or present.bond,
+        # Of the port's own interface only the mode is anybody's wish.
+        ipoib=replace(present.ipoib or wanted.ipoib, mode=wanted.ipoib.mode) if wanted.ipoib else present.ipoib,
     ).describe()
     if present.bond and wanted.bond and not bond_lacks(wanted.bond, present.bond):
         after["bond"] = before["bond"]
@@ -138,11 +159,25 @@ def bond_lacks(wanted: Bond, present: Bond | None) -> list[str]:
     return lacks + [f"{member} is no member" for member in wanted.members if member not in present.members]
 
 
+# The kernel takes the smaller of what it is told and what the broadcast group allows, and says nothing.
+PARTITION_MTU = " (the broadcast group of the partition may allow no more: its mtu in the subnet manager's partitions)"
+
+
+def ipoib_lacks(wanted: Ipoib, present: Ipoib | None) -> list[str]:
+    if present is None:
+        return [f"no IP over InfiniBand, wanted {wanted.describe()}"]
+    lacks = [f"mode {present.mode}, wanted {wanted.mode}"] if present.mode != wanted.mode else []
+    if wanted.parent and (present.parent, present.pkey) != (wanted.parent, wanted.pkey):
+        lacks.append(f"{present.describe()}, wanted {wanted.describe()}")
+    return lacks
+
+
 def missing(wanted: Link, present: Link) -> list[str]:
     """Return, in words, what ``wanted`` asks for and ``present`` does not have."""
     lacks = bond_lacks(wanted.bond, present.bond) if wanted.bond else []
+    lacks += ipoib_lacks(wanted.ipoib, present.ipoib) if wanted.ipoib else []
     if wanted.mtu is not None and wanted.mtu != present.mtu:
-        lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}")
+        lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}{PARTITION_MTU if wanted.ipoib else ''}")
     if wanted.up is not None and wanted.up != present.up:
         lacks.append("down, wanted up" if wanted.up else "up, wanted down")
     lacks += [f"no address {address}" for address in sorted(wanted.addresses - present.addresses)]

@@ -15,11 +15,18 @@ from dataclasses import replace
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import Delta, delta, missing, removal
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
+    Delta,
+    delta,
+    ipoib_lacks,
+    missing,
+    removal,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
     Link,
     LinkError,
     Route,
+    wanted_ipoib,
     wanted_link,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES, present_links
@@ -85,6 +92,8 @@ class Links:
                 )
             elif link.bond:
                 errors += self._bond_errors(link, protected)
+            elif link.ipoib and link.ipoib.parent:
+                errors += self._partition_errors(link)
             elif found is None:
                 errors.append(f"{link.netdev} does not exist; the interfaces are {', '.join(sorted(self.present))}")
             elif link.mac and found.mac and link.mac != found.mac:
@@ -118,6 +127,18 @@ class Links:
             elif member.addresses:
                 errors.append(f"{name}, wanted in {link.netdev}, has addresses: {', '.join(sorted(member.addresses))}")
         return errors
+
+    def _partition_errors(self, link: Link) -> list[str]:
+        ipoib, present = link.ipoib, self.present.get(link.netdev)
+        assert ipoib is not None
+        parent = self.present.get(ipoib.parent or "")
+        if parent is None or parent.ipoib is None:
+            what = "does not exist" if parent is None else "is no IP over InfiniBand"
+            return [f"{ipoib.parent}, over which {link.netdev} shall be, {what}"]
+        if present is None:
+            return []
+        other = [text for text in ipoib_lacks(ipoib, present.ipoib) if not text.startswith("mode ")]
+        return [f"{link.netdev} is there already as something else ({text})" for text in other]
 
     def ours(self, netdev: str) -> Link | None:
         entry = self.record.get(netdev)
@@ -169,6 +190,8 @@ class Links:
             return known
         if link.bond and link.netdev not in self.present:
             return {"absent": True, "members_up": [name for name in link.bond.members if self.found(name).up]}
+        if link.ipoib and link.netdev not in self.present:
+            return {"absent": True}
         return as_found(self.present[link.netdev], link.management)
 
     def read_back(self) -> dict[str, Link]:
@@ -186,7 +209,7 @@ class Links:
 def as_found(link: Link, management: bool) -> dict[str, t.Any]:
     """Return what a link has before the first change, for the record: of a rail only what is not added but replaced."""
     if not management:
-        return {"mtu": link.mtu, "up": link.up}
+        return {"mtu": link.mtu, "up": link.up, **({"ipoib": {"mode": link.ipoib.mode}} if link.ipoib else {})}
     # The kernel's own routes come and go with the addresses.
     routes = frozenset(route for route in link.routes if route.via)
     return {**as_plan(replace(link, routes=routes)), "up": link.up, "management": True}
@@ -197,7 +220,12 @@ def before(name: str, found: t.Mapping[str, t.Any]) -> Link:
     if found.get("management"):
         return wanted_link({"netdev": name, **found})
     # A link that was up may have been taken down by somebody else meanwhile; only our own raising is undone.
-    return Link(netdev=name, mtu=found.get("mtu"), up=False if found.get("up") is False else None)
+    return Link(
+        netdev=name,
+        mtu=found.get("mtu"),
+        up=False if found.get("up") is False else None,
+        ipoib=wanted_ipoib(found["ipoib"], name) if found.get("ipoib") else None,
+    )
 
 
 def as_bond(link: Link) -> dict[str, t.Any]:
@@ -212,12 +240,19 @@ def as_bond(link: Link) -> dict[str, t.Any]:
     }
 
 
+def as_ipoib(link: Link) -> dict[str, t.Any]:
+    ipoib = link.ipoib
+    assert ipoib is not None
+    return {"mode": ipoib.mode, "parent": ipoib.parent, "pkey": f"{ipoib.pkey:#06x}" if ipoib.pkey else None}
+
+
 def as_plan(link: Link) -> dict[str, t.Any]:
     """Return a link in the shape of the plan, for the record."""
     return {
         "mtu": link.mtu,
         "management": link.management,
         **({"bond": as_bond(link)} if link.bond else {}),
+        **({"ipoib": as_ipoib(link)} if link.ipoib else {}),
         "addresses": sorted(link.addresses),
         "routes": [
             {"dst": route.dst, "via": route.via, "table": route.table, "src": route.src}

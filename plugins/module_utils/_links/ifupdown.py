@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
     bond_commands,
+    ipoib_commands,
     route_command,
     rule_command,
 )
@@ -33,7 +34,7 @@ def stanza(link: Link, family: str, address: str | None) -> list[str]:
 def render(link: Link) -> str:
     """Return the file of one link. ifupdown merges several ``iface`` stanzas of one interface."""
     lines = [f"auto {link.netdev}"]
-    addresses: list[str | None] = sorted(link.addresses) or [None]
+    addresses: list[str | None] = [*sorted(link.addresses)] or [None]
     for position, address in enumerate(addresses):
         lines += stanza(link, "inet6" if address and ":" in address else "inet", address)
         if position == 0 and link.bond:
@@ -44,6 +45,11 @@ def render(link: Link) -> str:
                 lines.append(f"    pre-up test -e /sys/class/net/{member}/master || ip link set dev {member} down")
                 lines.append(f"    pre-up ip link set dev {member} master $IFACE")
             lines.append("    post-down ip link delete dev $IFACE")
+        if position == 0 and link.ipoib:
+            # ifupdown makes ib0.8001 by itself, from the name; this is for versions and names that it does not know.
+            for add in ipoib_commands("$IFACE", link.ipoib, None):
+                lines.append(f"    pre-up ip link show dev $IFACE >/dev/null 2>&1 || {' '.join(add)}")
+            lines.append(f"    pre-up echo {link.ipoib.mode} > /sys/class/net/$IFACE/mode")
         if position == 0 and link.mtu is not None:
             # Before the interface is up: some drivers bounce the link when the MTU changes under traffic.
             lines.append(f"    pre-up ip link set dev $IFACE mtu {link.mtu}")
@@ -63,4 +69,9 @@ def bond_files(link: Link) -> dict[str, str]:
     return {}
 
 
-__all__ = ("DIRECTORY", "bond_files", "path", "render")
+def partition_files(link: Link) -> dict[str, str]:
+    """ifupdown has everything of a partition's interface in one file."""
+    return {}
+
+
+__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")

@@ -113,6 +113,35 @@ def bonds_undone(manager: Manager, links: t.Iterable[Link], exists: t.Callable[[
         )
 
 
+def is_partition(link: Link) -> bool:
+    return link.ipoib is not None and link.ipoib.parent is not None
+
+
+# Since this version systemd-networkd makes interfaces of InfiniBand partitions.
+PARTITIONS_SINCE = 250
+
+
+def check_partitions(manager: Manager, system: System, links: t.Iterable[Link], systemd: int) -> None:
+    """Refuse partitions that would be lost at reboot. ``systemd``: its version, 0 where it is not known."""
+    names = [link.netdev for link in links if is_partition(link)]
+    if not names or manager.name not in ("networkd", "netplan"):
+        return
+    why = ""
+    if 0 < systemd < PARTITIONS_SINCE:
+        why = f"systemd {systemd} makes no interfaces of InfiniBand partitions, {PARTITIONS_SINCE} and newer do"
+    elif (
+        manager.name == "netplan"
+        and "NetworkManager.service" in system.units
+        and "systemd-networkd.service" not in system.units
+    ):
+        why = "netplan has NetworkManager do its work here, and no word for InfiniBand partitions"
+    if why:
+        raise LinkError(
+            f"No link was changed: {', '.join(names)} would be gone after a reboot: {why};"
+            " set rdma_network_manager to networkmanager or ifupdown where the host has them"
+        )
+
+
 def activations(manager: Manager, links: t.Iterable[Link], written: t.Container[str]) -> list[list[str]]:
     """Return the commands that bring the links with a new file under the manager's care."""
     return [
@@ -130,7 +159,21 @@ def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
         # What a bond needs besides: some managers have a file per member.
         for path, text in manager.renderer.bond_files(link).items() if link.bond else ():
             found[path] = MARK + text
+        for path, text in manager.renderer.partition_files(link).items() if is_partition(link) else ():
+            found[path] = MARK + text
     return found
 
 
-__all__ = ("MANAGERS", "MARK", "Manager", "System", "activations", "bonds_undone", "check", "choose", "files")
+__all__ = (
+    "MANAGERS",
+    "MARK",
+    "Manager",
+    "System",
+    "activations",
+    "bonds_undone",
+    "check",
+    "check_partitions",
+    "choose",
+    "files",
+    "is_partition",
+)

@@ -93,6 +93,24 @@ class Bond:
         return f"{self.mode} of {', '.join(self.members) or 'no members'}{options}"
 
 
+TRANSPORTS = ("datagram", "connected")
+# A P_Key's low 15 bits name the partition, bit 15 is full membership: without it, members cannot talk to each other.
+FULL_MEMBERSHIP = 0x8000
+DEFAULT_PKEY = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Ipoib:
+    """What makes an interface IP over InfiniBand. With a parent it is a partition's own interface over the port's."""
+
+    mode: str = "datagram"
+    parent: str | None = None
+    pkey: int | None = None
+
+    def describe(self) -> str:
+        return f"{self.mode} of partition {self.pkey:#06x} over {self.parent}" if self.pkey else self.mode
+
+
 @dataclass(frozen=True)
 class Link:
     """One interface. ``None`` means: leave it as it is."""
@@ -107,11 +125,13 @@ class Link:
     # The host is managed through it: its addresses are all that it shall have, and every change needs a way back.
     management: bool = False
     bond: Bond | None = None
+    ipoib: Ipoib | None = None
 
     def describe(self) -> dict[str, t.Any]:
         """Return the link as a module's ``diff`` shows it."""
         return {
             **({"bond": self.bond.describe()} if self.bond else {}),
+            **({"ipoib": self.ipoib.describe()} if self.ipoib else {}),
             "mtu": self.mtu,
             "up": self.up,
             "addresses": sorted(self.addresses),
@@ -160,6 +180,25 @@ def wanted_bond(raw: t.Mapping[str, t.Any], netdev: str) -> Bond:
     )
 
 
+def wanted_ipoib(raw: t.Mapping[str, t.Any], netdev: str) -> Ipoib:
+    """Build an Ipoib from a link's ``ipoib``; every error names the interface."""
+    mode, parent, pkey = raw.get("mode") or "datagram", raw.get("parent") or None, raw.get("pkey")
+    if mode not in TRANSPORTS:
+        raise LinkError(f"{netdev}: the transport mode is {mode!r}; it can be {' or '.join(TRANSPORTS)}")
+    if pkey is None and parent is None:
+        return Ipoib(mode)
+    try:
+        key = int(str(pkey), 0)
+    except ValueError:
+        key = 0
+    if not FULL_MEMBERSHIP < key < DEFAULT_PKEY or parent is None or parent == netdev:
+        raise LinkError(
+            f"{netdev}: a partition needs the interface of its port (parent: {parent!r}) and a key from 0x8001 to"
+            f" 0xfffe (pkey: {pkey!r})"
+        )
+    return Ipoib(mode, parent, key)
+
+
 def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
     """Build a Link from one entry of the plan's ``links``; every error names the interface."""
     netdev = str(raw.get("netdev") or "")
@@ -198,6 +237,7 @@ def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
         rules=rules,
         management=bool(raw.get("management")),
         bond=wanted_bond(raw["bond"], netdev) if raw.get("bond") else None,
+        ipoib=wanted_ipoib(raw["ipoib"], netdev) if raw.get("ipoib") else None,
     )
 
 
@@ -216,12 +256,14 @@ def wanted_links(raw: t.Iterable[t.Mapping[str, t.Any]]) -> list[Link]:
 
 __all__ = (
     "Bond",
+    "Ipoib",
     "Link",
     "LinkError",
     "Route",
     "Rule",
     "host_or_network",
     "interface_address",
+    "wanted_ipoib",
     "wanted_link",
     "wanted_links",
 )

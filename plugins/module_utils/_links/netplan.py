@@ -11,6 +11,7 @@ netplan merges lists of one interface over files by key only, so everything of a
 
 from __future__ import annotations
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import networkd
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/netplan"
@@ -38,6 +39,8 @@ def render(link: Link) -> str:
         lines.append("      optional: true")
     if link.mtu is not None:
         lines.append(f"      mtu: {link.mtu}")
+    if link.ipoib and link.ipoib.mode != "datagram":
+        lines.append(f'      infiniband-mode: "{link.ipoib.mode}"')
     if not link.management:
         lines.append("      accept-ra: false")
     if link.addresses:
@@ -68,4 +71,10 @@ def bond_files(link: Link) -> dict[str, str]:
     return {}
 
 
-__all__ = ("DIRECTORY", "bond_files", "path", "render")
+def partition_files(link: Link) -> dict[str, str]:
+    """netplan has no word for partitions: its back end networkd is told, beside the file that netplan writes for it."""
+    assert link.ipoib is not None
+    return networkd.partition_files(link, f"10-netplan-{link.ipoib.parent}.network")
+
+
+__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")

@@ -28,6 +28,8 @@ def render(link: Link) -> str:
     lines += [f"Address={address}" for address in sorted(link.addresses)]
     # A router on a rail must not become the node's default route.
     lines += [*([] if link.management else ["IPv6AcceptRA=no"]), "ConfigureWithoutCarrier=yes"]
+    if link.ipoib and link.ipoib.mode != "datagram":
+        lines += ["", "[IPoIB]", f"Mode={link.ipoib.mode}"]
     for route in sorted(link.routes, key=Route.order):
         any_destination = "::/0" if route.family == 6 else "0.0.0.0/0"
         lines += ["", "[Route]", f"Destination={any_destination if route.dst == 'default' else route.dst}"]
@@ -55,4 +57,20 @@ def bond_files(link: Link) -> dict[str, str]:
     return found
 
 
-__all__ = ("DIRECTORY", "bond_files", "path", "render")
+def partition_files(link: Link, parent_file: str | None = None) -> dict[str, str]:
+    """Return the file that makes a partition's interface, and what has the port's own file ask for it.
+
+    ``parent_file``: name of the port's ``.network`` file where it is not ours.
+    """
+    ipoib = link.ipoib
+    assert ipoib is not None and ipoib.parent is not None and ipoib.pkey is not None
+    lines = ["[NetDev]", f"Name={link.netdev}", "Kind=ipoib", "", "[IPoIB]"]
+    lines += [f"PartitionKey={ipoib.pkey:#06x}", f"Mode={ipoib.mode}"]
+    beside = parent_file or f"60-gpu-fabric-{ipoib.parent}.network"
+    return {
+        f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.netdev": "\n".join(lines) + "\n",
+        f"{DIRECTORY}/{beside}.d/60-gpu-fabric-{link.netdev}.conf": f"[Network]\nIPoIB={link.netdev}\n",
+    }
+
+
+__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")

@@ -65,14 +65,19 @@ def destination(route: Route) -> str:
 
 def render(link: Link) -> str:
     """Return the keyfile of one link."""
-    lines = connection(link.netdev, "bond" if link.bond else "ethernet")
+    kind = "bond" if link.bond else "infiniband" if link.ipoib else "ethernet"
+    lines = connection(link.netdev, kind)
     if link.bond:
         # Members follow the bond, whoever is found first.
         lines += ["autoconnect-slaves=1", "", "[bond]", f"mode={link.bond.mode}"]
         lines += [f"{key}={value}" for key, value in link.bond.options().items()]
-    lines += ["", "[ethernet]"]
+    lines += ["", "[infiniband]" if link.ipoib else "[ethernet]"]
     if link.mtu is not None:
         lines.append(f"mtu={link.mtu}")
+    if link.ipoib:
+        # The keyfile has the key as a decimal number.
+        lines += [f"p-key={link.ipoib.pkey}", f"parent={link.ipoib.parent}"] if link.ipoib.parent else []
+        lines.append(f"transport-mode={link.ipoib.mode}")
     lines += [*section(link, 4), *section(link, 6)]
     return "\n".join(lines) + "\n"
 
@@ -89,4 +94,9 @@ def bond_files(link: Link) -> dict[str, str]:
     return found
 
 
-__all__ = ("DIRECTORY", "bond_files", "connection_name", "path", "render")
+def partition_files(link: Link) -> dict[str, str]:
+    """NetworkManager has everything of a partition's interface in one file."""
+    return {}
+
+
+__all__ = ("DIRECTORY", "bond_files", "connection_name", "partition_files", "path", "render")

@@ -11,7 +11,14 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Bond, Link, LinkError, Route, Rule
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    Bond,
+    Ipoib,
+    Link,
+    LinkError,
+    Route,
+    Rule,
+)
 
 # The commands whose answers present_links() takes, in its order of arguments.
 QUERIES: dict[str, list[str]] = {
@@ -92,6 +99,7 @@ def present_links(answers: t.Mapping[str, str]) -> dict[str, Link]:
             routes=frozenset(routes.get(name, ())),
             rules=frozenset(rule for rule in rules if rule.source.split("/")[0] in hosts),
             bond=present_bond(entry, interfaces),
+            ipoib=present_ipoib(entry),
         )
     return links
 
@@ -109,6 +117,19 @@ def present_bond(entry: dict[str, t.Any], interfaces: list[dict[str, t.Any]]) ->
         lacp_rate=data.get("ad_lacp_rate"),
         xmit_hash_policy=data.get("xmit_hash_policy"),
     )
+
+
+def present_ipoib(entry: dict[str, t.Any]) -> Ipoib | None:
+    """Return what makes an interface IP over InfiniBand, None where it is none."""
+    information = entry.get("linkinfo") or {}
+    if information.get("info_kind") != "ipoib":
+        return None
+    data = information.get("info_data") or {}
+    try:
+        pkey: int | None = int(str(data.get("key")), 0)
+    except ValueError:
+        pkey = None
+    return Ipoib(str(data.get("mode")), entry.get("link"), pkey)
 
 
 __all__ = ("QUERIES", "present_links")
