@@ -105,7 +105,6 @@ unsupported:
   sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
 """
 
-import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -118,13 +117,22 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installat
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 
+def by_names_of_now(record: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the record with the names that its ports have now: a renamed port keeps its first values."""
+    found = {}
+    for saved in record.values():
+        port = program.port_of(saved["port"])
+        found[port.netdev] = {**saved, "port": port._asdict()}
+    return found
+
+
 def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return the ports with what must go back to its first value: settings of the record that nobody wants now."""
     wanted = {port["netdev"]: port["settings"] for port in ports}
     entries = []
     for netdev, saved in record.items():
         back = {name: value for name, value in saved["before"].items() if name not in wanted.get(netdev, {})}
-        if back and (netdev == program.HOST or os.path.exists(f"/sys/class/net/{netdev}")):
+        if back and (netdev == program.HOST or program.is_there(saved["port"])):
             entries.append({**saved["port"], "settings": back})
     return entries
 
@@ -194,7 +202,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     # The host is one more entry beside the ports: read, compared, written and remembered in the same way.
     entries = [*ports, *([{"netdev": program.HOST, **nowhere, "settings": host}] if host else [])]
     state = StateFile("nics.json")
-    record = state.load()
+    record = by_names_of_now(state.load())
     todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 

@@ -22,11 +22,11 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import pcie
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import ethernet_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import MaxReadRequest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import PARTS, qos_knobs
 
 CONFIG = "/etc/gpu_fabric/nics.json"
@@ -68,7 +68,24 @@ class Todo(t.NamedTuple):
 
 
 def port_of(entry: t.Mapping[str, t.Any]) -> Port:
-    return Port(entry["netdev"], entry.get("hca"), int(entry.get("port") or 1), entry.get("pci"))
+    """The port by the names that it has now; they may have changed since the entry was written."""
+    pci = entry.get("pci")
+    hca = entry.get("hca")
+    return Port(
+        name_now("net", entry["netdev"], pci),
+        hca and name_now("infiniband", hca, pci),
+        int(entry.get("port") or 1),
+        pci,
+    )
+
+
+def name_now(kind: str, name: str, pci: str | None) -> str:
+    """The name of a device of a PCI function: the given one, or where there is none such the only one of its kind."""
+    if not pci or os.path.exists(f"/sys/class/{kind}/{name}"):
+        return name
+    folder = os.path.join(pcie.DEVICES, pci, kind)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return names[0] if len(names) == 1 else name
 
 
 def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[Knob, t.Any]]:
@@ -96,7 +113,7 @@ def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob
         *knobs,
         *file_knobs(port, wanted.get(ECN)),
         Accelerations(port, cli, wanted.get("accelerations") or {}),
-        MaxReadRequest(port),
+        pcie.MaxReadRequest(port),
         IrqAffinity(port),
     ]
 
@@ -161,6 +178,10 @@ def read_carrier(path: str) -> bool:
         return False
 
 
+def is_there(entry: t.Mapping[str, t.Any]) -> bool:
+    return os.path.exists(f"/sys/class/net/{port_of(entry).netdev}")
+
+
 def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -210,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.netdev and netdev not in arguments.netdev:
             continue
         try:
-            there = functools.partial(os.path.exists, f"/sys/class/net/{netdev}")
+            there = functools.partial(is_there, entry)
             if netdev != HOST and not wait_for(there, arguments.wait):
                 raise Failure(f"{netdev}: no such interface after {arguments.wait:g} s")
             todo = plan(entry, cli)

@@ -19,6 +19,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
     install,
     installation,
     irqbalance,
+    pcie,
     program,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_settings
@@ -139,3 +140,27 @@ def test_pinned_interrupts_are_kept_from_irqbalance(machine: Path) -> None:
     assert not run(ports=[port])["changed"] and FakeCli.ran == []
     run(ports=[])
     assert not (machine / "library/irqbalance-policy").exists() and not (machine / "drop-in/irqbalance.conf").exists()
+
+
+def test_a_port_keeps_its_first_values_over_a_new_name(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pcie, "DEVICES", str(machine / "devices"))
+    (machine / "devices/0000:18:00.0/net/lo").mkdir(parents=True)
+    run(ports=[PORT], allow_disruption="linkflap")
+    # The record as it was written under the name that the port had before.
+    path = machine / "record/nics.json"
+    saved = json.loads(path.read_text())["lo"]
+    path.write_text(json.dumps({"ens1f0np0": {**saved, "port": {**saved["port"], "netdev": "ens1f0np0"}}}))
+    assert not run(ports=[PORT])["changed"]
+    run(allow_disruption="linkflap")
+    assert FakeCli.pfc == [False] * 8 and not path.exists()
+
+
+def test_what_cost_the_link_is_not_tried_again_at_boot(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply(todo: program.Todo) -> None:
+        raise program.LinkLost("lo: the link did not come back", netdev="lo", settings=["pfc"])
+
+    monkeypatch.setattr(program, "apply", apply)
+    with pytest.raises(program.LinkLost):
+        run(ports=[{**PORT, "settings": {"pfc": MASK, "irq_affinity": "0-3"}}], allow_disruption="linkflap")
+    [port] = json.loads((machine / "etc/nics.json").read_text())["ports"]
+    assert port["netdev"] == "lo" and port["settings"] == {"irq_affinity": "0-3"}

@@ -340,3 +340,14 @@ def test_digest_tells_versions_apart() -> None:
     changed = {path: text + "\n" for path, text in files.items()}
     assert install.digest(files) == install.digest(dict(reversed(files.items())))
     assert install.digest(files) != install.digest(changed)
+
+
+def test_a_port_is_found_by_its_function_when_its_names_have_changed(devices: Path) -> None:
+    entry = {"netdev": "no-such-rail", "hca": "mlx5_99", "pci": "0000:18:00.0"}
+    assert program.port_of(entry) == program.Port("no-such-rail", "mlx5_99", 1, "0000:18:00.0")
+    for name in ("net/enp24s0np0", "infiniband/rocep24s0"):
+        (devices / "0000:18:00.0" / name).mkdir(parents=True)
+    assert program.port_of(entry) == program.Port("enp24s0np0", "rocep24s0", 1, "0000:18:00.0")
+    assert program.port_of({**entry, "netdev": "lo"}).netdev == "lo", "a name that is there is not looked for"
+    (devices / "0000:18:00.0/net/enp24s0npf0vf0").mkdir()
+    assert program.port_of(entry).netdev == "no-such-rail", "which of two it was cannot be known"
