@@ -40,6 +40,11 @@ options:
       - Read the firmware settings of each NVIDIA network card with C(mlxconfig), which takes seconds per card.
     type: bool
     default: false
+  port_settings:
+    description:
+      - Read rings, channels, link modes and FEC of the RoCE ports with C(ethtool), four commands for each port.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Can run in check_mode and return changed status prediction without modifying target.
@@ -109,6 +114,7 @@ def main() -> t.NoReturn:
             **ARGUMENTS,
             "sysctl_keys": {"type": "list", "elements": "str", "default": []},
             "nic_config": {"type": "bool", "default": False},
+            "port_settings": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -116,7 +122,8 @@ def main() -> t.NoReturn:
         source = source_of(module.params["capture"], module.params["host"])
     except Failure as exc:
         module.fail_json(msg=str(exc))
-    facts = gather(source, sysctl_keys=module.params["sysctl_keys"], nic_config=module.params["nic_config"])
+    wanted = {name: module.params[name] for name in ("sysctl_keys", "nic_config", "port_settings")}
+    facts = gather(source, **wanted)
     module.exit_json(changed=False, ansible_facts={"gpu_fabric": facts})
 
 

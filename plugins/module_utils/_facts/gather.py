@@ -43,7 +43,9 @@ __all__ = ["SCHEMA", "gather"]
 SCHEMA = 1
 
 
-def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = False) -> dict[str, Any]:
+def gather(
+    source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = False, port_settings: bool = False
+) -> dict[str, Any]:
     """The `gpu_fabric` facts. A key is absent where nothing could be known."""
     run = _Run(source)
     facts = run.facts
@@ -89,7 +91,7 @@ def gather(source: Source, sysctl_keys: Iterable[str] = (), nic_config: bool = F
         "fabric_manager", lambda: driver.fabric_manager(source, facts.get("services", {}), facts.get("packages"))
     )
     run.section("qos", lambda: qos.collect(source, run.tools, _fabric_netdevs(facts)))
-    run.merge("netdevs", lambda: _merge_netdevs(run))
+    run.merge("netdevs", lambda: _merge_netdevs(run, port_settings))
     if nic_config:
         run.section("nic_config", lambda: nic_config_facts.collect(source, run.tools, facts.get("pci", {})))
     elif not source.live:
@@ -155,9 +157,9 @@ def _fabric_netdevs(facts: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _merge_netdevs(run: _Run) -> dict[str, Any]:
+def _merge_netdevs(run: _Run, port_settings: bool) -> dict[str, Any]:
     links = run.facts.pop("netdevs", {})
-    nics.merge(run.source, run.tools, links, _fabric_netdevs(run.facts))
+    nics.merge(run.source, run.tools, links, _fabric_netdevs(run.facts), port_settings)
     return {"netdevs": links} if links or run.source.live else {}
 
 

@@ -12,7 +12,6 @@ which drivers take the carrier away for a moment or close and open the whole int
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
@@ -25,19 +24,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers impor
     ethtool_rings,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed
-
-_MODE = re.compile(r"^(\d+)base")
-
-
-def speed_of(mode: str) -> int | None:
-    """The speed in Gb/s of a link mode such as ``400000baseCR4/Full``; None for those below one gigabit."""
-    match = _MODE.match(mode)
-    speed = int(match.group(1)) // 1000 if match else 0
-    return speed or None
-
-
-def speeds_of(modes: t.Iterable[str]) -> list[int]:
-    return sorted({speed for speed in map(speed_of, modes) if speed})
 
 
 class EthtoolKnob(Knob):
@@ -83,7 +69,7 @@ class LinkMode(EthtoolKnob):
         if not supported or "autoneg" not in settings:
             return None
         offered = settings.get("advertised_link_modes") or []
-        speeds = speeds_of(offered)
+        speeds = ethtool.speeds_of(offered)
         found: dict[str, t.Any] = {"autoneg": settings["autoneg"], "speed_gbps": None}
         if not settings["autoneg"]:
             # Some drivers show what a port is forced to among the offered modes, the others only while there is a link.
@@ -91,7 +77,7 @@ class LinkMode(EthtoolKnob):
             found["speed_gbps"] = speeds[0] if len(speeds) == 1 else now or None
         elif offered and set(offered) < set(supported):
             found["speed_gbps"] = speeds[0] if len(speeds) == 1 else None
-            if {mode for mode in supported if speed_of(mode) in speeds} != set(offered) or len(speeds) != 1:
+            if {mode for mode in supported if ethtool.speed_of(mode) in speeds} != set(offered) or len(speeds) != 1:
                 found["modes"] = sorted(offered)
         return found
 
@@ -122,7 +108,7 @@ class LinkMode(EthtoolKnob):
 
     def refusal(self, wanted: t.Any) -> str:
         settings = self._settings()
-        speeds = speeds_of(settings.get("supported_link_modes") or [])
+        speeds = ethtool.speeds_of(settings.get("supported_link_modes") or [])
         if wanted.get("speed_gbps") and wanted["speed_gbps"] not in speeds:
             return f"the port supports {', '.join(map(str, speeds)) or 'no speed that is known'} Gb/s"
         if wanted.get("autoneg") and settings.get("extra", {}).get("Supports auto-negotiation") == "No":
@@ -219,4 +205,4 @@ def ethernet_knobs(port: Port, cli: Cli) -> list[Knob]:
     return [LinkMode(port, cli), Fec(port, cli), Channels(port, cli), Rings(port, cli)]
 
 
-__all__ = ("Channels", "Fec", "LinkMode", "Rings", "ethernet_knobs", "speed_of", "speeds_of")
+__all__ = ("Channels", "Fec", "LinkMode", "Rings", "ethernet_knobs")

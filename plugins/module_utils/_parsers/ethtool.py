@@ -17,6 +17,7 @@ Value::
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
@@ -32,6 +33,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 _HEADER = re.compile(r"^Settings for ([^\s:]+):\s*$")
 _FIELD = re.compile(r"^\s+([A-Za-z][\w /-]*?):(?:\s+(.*?))?\s*$")
 _SPEED = re.compile(r"^(\d+)Mb/s$")
+_MODE = re.compile(r"^(\d+)base")
 _LISTS = {
     "supported ports": "supported_ports",
     "supported link modes": "supported_link_modes",
@@ -178,3 +180,14 @@ def parse(text: str) -> Parsed:
     if not reader.value["interfaces"] and not len(reader.problems) and text and text.strip():
         reader.problems.add("There is no output of ethtool in this text.")
     return reader.problems.result(reader.value)
+
+
+def speed_of(mode: str) -> int | None:
+    """The speed in Gb/s of a link mode such as ``400000baseCR4/Full``; None for those below one gigabit."""
+    match = _MODE.match(mode)
+    return (int(match.group(1)) // 1000 or None) if match else None
+
+
+def speeds_of(modes: Iterable[str]) -> list[int]:
+    """The speeds in Gb/s of link modes, each once."""
+    return sorted({speed for speed in map(speed_of, modes) if speed})

@@ -289,6 +289,29 @@ class TestQos:
             "rail0": {"driver": "mlx5_core", "pause": {"autonegotiate": False, "rx": True, "tx": False}},
         }
 
+    def test_port_settings_where_they_are_asked_for(self, tmp_path: Path) -> None:
+        """Of the ports themselves: the members of a bond, which has none."""
+        script = """case "$1 $2" in
+          "-g m0") printf 'Ring parameters for m0:\\nPre-set maximums:\\nRX:\\t\\t8192\\nTX:\\t\\t4096\\nCurrent hardware settings:\\nRX:\\t\\t1024\\nTX:\\t\\t512\\n';;
+          "-l m0") printf 'Channel parameters for m0:\\nPre-set maximums:\\nCombined:\\t63\\nCurrent hardware settings:\\nCombined:\\t8\\n';;
+          "--show-fec m0") printf 'FEC parameters for m0:\\nConfigured FEC encodings: Auto\\nActive FEC encoding: RS\\n';;
+          "m0 ") printf 'Settings for m0:\\n\\tSupported link modes:   100000baseCR4/Full\\n\\t  200000baseCR4/Full\\n\\tAdvertised link modes:  200000baseCR4/Full\\n\\tAuto-negotiation: on\\n';;
+          *) exit 95;;
+        esac"""  # noqa: E501
+        source = live(tmp_path, commands={"ethtool": script})
+        found: dict[str, Any] = {"bond0": {"bond": {"members": ["m0", "m1"]}}, "m0": {}}
+        fabric = {"bond0": "Ethernet", "ib0": "InfiniBand"}
+        nics.merge(source, Tools(source), found, fabric)
+        assert found["m0"] == {}
+        nics.merge(source, Tools(source), found, fabric, port_settings=True)
+        assert found["m0"] == {
+            "rings": {"rx": 1024, "tx": 512, "rx_max": 8192, "tx_max": 4096},
+            "channels": {"combined": 8, "combined_max": 63},
+            "link_mode": {"autoneg": True, "supported_gbps": [100, 200], "advertised_gbps": [200]},
+            "fec": {"configured": ["auto"], "active": ["rs"]},
+        }
+        assert set(found) == {"bond0", "m0"} and set(found["bond0"]) == {"bond"}
+
 
 @pytest.mark.parametrize(
     ("mtu", "active"), [(9000, 4096), (4200, 4096), (4192, 4096), (4191, 2048), (1500, 1024), (1280, 1024), (300, None)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import speed_of, speeds_of
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.ethtool import speed_of, speeds_of
 
 MODES = ["25000baseCR/Full", "100000baseCR2/Full", "100000baseCR4/Full", "200000baseCR4/Full", "400000baseCR4/Full"]
 WANTED = {
