@@ -164,7 +164,7 @@ summaries:
   returned: success
   type: list
   elements: dict
-  sample: [{"out_of_bounds_count": 0, "out_of_bounds_ok": true, "average_busbw_gbytes_s": 373.187}]
+  sample: [{"run": 1, "out_of_bounds_count": 0, "out_of_bounds_ok": true, "average_busbw_gbytes_s": 373.187}]
 nccl_version:
   description: Version of NCCL.
   returned: when the output names it

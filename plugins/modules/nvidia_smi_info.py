@@ -183,15 +183,18 @@ failures:
       description:
         - V(driver_library_mismatch), V(smi_library_mismatch), V(library_not_found), V(driver_not_loaded),
           V(insufficient_permissions), V(blocked_by_operating_system), V(initialize_failed), V(gpu_lost),
-          V(gpu_requires_reset), V(system_not_initialized), V(no_devices), V(command_not_found), V(invalid_option) or
-          V(timed_out).
+          V(gpu_requires_reset), V(system_not_initialized), V(no_devices), V(command_not_found), V(invalid_option),
+          V(timed_out) or V(crashed).
       type: str
     text:
       description: The message, verbatim.
       type: str
     pci:
-      description: The GPU that it names.
+      description: The GPU that it names by its address.
       type: str
+    gpu:
+      description: The GPU that it names by its index alone.
+      type: int
     reason:
       description: What follows the GPU in the message.
       type: str

@@ -96,6 +96,8 @@ class Problems:
 
 # CSI and OSC sequences, and the two-character escapes that `script` and coloured prompts leave behind.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+# The same in the notation of ``cat -v``.
+_CARET_ESCAPES = re.compile(r"\^\[\[[0-9;]*[mK]")
 # The head of an escape sequence whose end was cut off.
 _CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?\Z")
 
@@ -107,7 +109,7 @@ def clean(text: Any) -> str:
     if not isinstance(text, str):
         return ""
     text = text[1:] if text.startswith("\ufeff") else text
-    text = _CUT_ESCAPE.sub("", _ESCAPES.sub("", text))
+    text = _CUT_ESCAPE.sub("", _CARET_ESCAPES.sub("", _ESCAPES.sub("", text)))
     # A cut between CR and LF leaves a lone CR: that line was whole.
     if text.endswith("\r"):
         text += "\n"
@@ -170,8 +172,8 @@ def believable(text: Any, problems: Problems, prompts: bool = True) -> Iterator[
 
 
 _FAILURE = re.compile(
-    r"command not found|: not found$|^Command '[^']+' not found|[Pp]ermission denied|[Nn]o such (?:file|device)"
-    r"|cannot access"
+    r"command not found|: not found$|^Command ['\"][^'\"]+['\"] not found|[Pp]ermission denied"
+    r"|[Nn]o such (?:file|device)|cannot access"
     r"|[Oo]peration not (?:permitted|supported)|Segmentation fault|Cannot allocate memory|Input/output error"
 )
 

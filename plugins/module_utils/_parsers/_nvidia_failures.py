@@ -22,15 +22,18 @@ _FAILURES = (
     ),
     (
         "driver_not_loaded",
-        r"couldn'?t communicate with the NVIDIA driver|Failed to initialize NVML: Driver Not Loaded"
+        r"couldn'?t communicate with the NVIDIA driver|NVML: Driver Not Loaded"
         r"|NVML: Driver is not loaded",
     ),
-    ("insufficient_permissions", r"Failed to initialize NVML: Insufficient Permissions"),
+    (
+        "insufficient_permissions",
+        r"NVML: Insufficient Permissions|do not have permission to communicate with the NVIDIA driver",
+    ),
     ("blocked_by_operating_system", r"GPU access blocked by the operating system"),
     ("initialize_failed", r"Failed to initialize NVML|Failed to properly initialize NVML"),
     (
         "gpu_lost",
-        r"Unable to determine the device handle|GPU is lost\b.*(?:Reboot|recover)",
+        r"Unable to determine the device handle|GPU is lost\b.*(?:Reboot|recover)|NVML: GPU is lost",
     ),
     ("gpu_requires_reset", r"GPU requires reset\b"),
     ("system_not_initialized", r"system (?:is )?not yet initiali[sz]ed"),
@@ -44,7 +47,8 @@ _FAILURES = (
         r"Field \"[^\"]*\" is not a valid field to query|Invalid combination of input arguments"
         r"|is not a valid option",
     ),
-    ("timed_out", r"nvidia-smi.*timed? ?out"),
+    ("timed_out", r"nvidia-smi.*timed? ?out|timeout: (?:sending signal|failed to run).*nvidia-smi"),
+    ("crashed", r"^(?:.*nvidia-smi.*)?\b(?:Segmentation fault|Bus error|Aborted|Killed)\b(?: +\(core dumped\))?"),
 )
 # Last words of these messages; a message that ends so is whole without a newline behind it.
 _ENDS = (
@@ -57,6 +61,7 @@ _ENDS = (
     "between nvidia-smi and NVML.",
     "installed and running.",
     "by the operating system",
+    "(core dumped)",
 )
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _FAILURES)
 
@@ -65,6 +70,7 @@ _HANDLE = re.compile(
     r"for GPU\s*(?:\d+:\s+)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-9A-Fa-f])(?=[:\s])(?::\s*(.*))?",
     re.IGNORECASE,
 )
+_NUMBERED_HANDLE = re.compile(r"device handle for GPU(\d+): (\D.*)$", re.IGNORECASE)
 _LIBRARY = re.compile(r"NVML library version: ([0-9][0-9.]*)\s*$")
 _QUOTED_FIELD = re.compile(r"Field \"([^\"]*)\" is not a valid field")
 _INFOROM = re.compile(r"WARNING:\s*infoROM is corrupted at gpu ([0-9A-Fa-f:.]+)", re.IGNORECASE)
@@ -121,8 +127,12 @@ def _failure(kind: str, line: Line, problems: Problems) -> dict[str, Any] | None
         return None
     failure: dict[str, Any] = {"kind": kind}
     handle = _HANDLE.search(text)
+    numbered = None if handle else _NUMBERED_HANDLE.search(text)
     if handle:
         failure["pci"] = bus_id(handle.group(1))
+    elif numbered:
+        failure["gpu"] = int(numbered.group(1))
+        failure["reason"] = numbered.group(2).rstrip(".")
     field = _QUOTED_FIELD.search(text)
     if field:
         failure["field"] = field.group(1)

@@ -26,7 +26,8 @@ limited_at),
 ``mlx5_module`` (module, status, reason), ``mlx5_power`` (power_w), ``mlx5_command_failed`` (command, opcode, status,
 syndrome,
 errno), ``mlx5_temperature``, ``mlx5_firmware`` (version), ``mlx5_firmware_error``, ``mlx5_health``, ``mlx5_tx_timeout``
-others ``pcie_bandwidth`` (as mlx5's), ``aer`` (error_severity, error_type, agent), ``slot_link_down``,
+others ``pcie_bandwidth`` (as mlx5's), ``aer`` (error_severity, error_type, agent), ``aer_received`` (error_severity,
+source; ``pci`` is the root port), ``slot_link_down``,
 ``netdev_watchdog`` (netdev,
 driver, queue), ``netdev_link`` (netdev, state), ``bond_member`` (bond, netdev, state), ``iommu_fault``,
 ``iommu_mode`` (mode),
@@ -190,7 +191,7 @@ def _xid(match: re.Match[str]) -> dict[str, Any]:
     if pid:
         found["pid"] = int(pid.group(1))
     process = re.search(r"name='?([^,']+)", rest)
-    if process:
+    if process and process.group(1).strip() != "<unknown>":
         found["process"] = process.group(1).strip()
     recovery = re.search(r"recovery action changed from \S+ \(([^)]*)\) to \S+ \(([^)]*)\)", rest)
     if recovery:
@@ -299,6 +300,19 @@ def _aer(match: re.Match[str]) -> dict[str, Any]:
     return found
 
 
+def _aer_received(match: re.Match[str]) -> dict[str, Any]:
+    """What a root port heard; the device that sent it follows in a message of its own, which may be suppressed."""
+    severity = match.group("severity").lower()
+    found: dict[str, Any] = {
+        "error_severity": severity.replace("correctable", "corrected"),
+        "severity": "warning" if severity.startswith("correct") else "error",
+    }
+    source = _pci(match.group("source")) if ":" in match.group("source") else None
+    if source:
+        found["source"] = source
+    return found
+
+
 def _integers(*names: str) -> Callable[[re.Match[str]], dict[str, Any]]:
     def read(match: re.Match[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -322,7 +336,7 @@ _Reader = Callable[[re.Match[str]], dict[str, Any]]
 _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
     ("xid", "error", rf"NVRM: Xid \({_ANY}(?: [^)]*)?\): (?P<code>\d+), ?(?P<rest>.*)$", _xid),
     ("xid", "error", rf"NVRM: Xid \({_ANY}\): (?P<code>\d+)(?P<rest>)$", _xid),
-    ("sxid", "error", rf"nvidia-nvswitch\d*: SXid \({_ANY}\): (?P<code>\d+), ?(?P<rest>.*)$", _sxid),
+    ("sxid", "error", rf"nvidia-nvswitch\d*:? SXid \({_ANY}\): (?P<code>\d+), ?(?P<rest>.*)$", _sxid),
     ("gpu_lost", "error", rf"NVRM: (?:The NVIDIA )?GPU (?:at )?{_ANY}:?.*fallen off the bus", None),
     (
         "gpu_unsupported",
@@ -435,14 +449,15 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
         "mlx5_health",
         "error",
         rf"{_MLX5}.*(?:health compromised|device's health|assert_var|assert_exit|Fatal error|handling bad"
-        rf" device|synd 0x(?!0\b))",
+        rf" device|Health issue observed|health recovery|synd 0x(?!0\b))",
         None,
     ),
     (
         "mlx5_firmware_error",
         "error",
         rf"{_MLX5}.*(?:wait_fw_init|[Ff]irmware over \d+ MS|pre-initializing|mlx5_load_one failed|probe_one.*failed"
-        r"|mlx5_function_\w+ .*failed|command .*timeout|timeout\. Will cause a leak|firmware.*(?:timeout|not respond))",
+        r"|mlx5_function_\w+ .*failed|command .*timeout|timeout\. Will cause a leak|wait_func_handle_exec_timeout"
+        r"|firmware.*(?:timeout|not respond))",
         None,
     ),
     ("mlx5_tx_timeout", "error", r"mlx5_core.*TX timeout", None),
@@ -452,6 +467,20 @@ _TABLE: tuple[tuple[str, str, str, _Reader | None], ...] = (
         rf"{_P}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>[^,]+), type=(?P<type>[^,(]+)(?:,"
         rf" \((?P<agent>[^)]*)\))?",
         _aer,
+    ),
+    (
+        "aer_received",
+        "error",
+        rf"^pcieport {_P}: (?:PCIe )?AER: (?:Multiple )?"
+        r"(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\))"
+        r" error (?:message )?received(?: from|:)? (?P<source>[0-9a-f:.]+|id=[0-9a-f]+)",
+        _aer_received,
+    ),
+    (
+        "netdev_link",
+        "info",
+        rf"^[\w-]+ {_P} (?P<netdev>[\w.-]+): NIC Link is (?P<state>[Uu]p|[Dd]own)\b",
+        _link,
     ),
     ("slot_link_down", "error", rf"pciehp(?: {_P})?.*(?:Link Down|Card not present)", None),
     (

@@ -38,7 +38,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 # looked for from the right, where the tool's own part is.
 _ROW = re.compile(
     r"""^\s*
-    (?:(?P<pci>NA|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+)?
+    (?:(?P<pci>NA|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s+)?
     (?P<device>[A-Za-z][\w.-]*)
     (?:\s+\((?P<hca_type>[^\s()]*)\s+-\s*(?P<part_id>[^\s)]*)\s*\)\s*(?P<description>.*?)\s*\bfw\s+(?P<firmware>\S+))?
     \s+port\s+(?P<port>\d+)

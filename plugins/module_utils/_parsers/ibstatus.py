@@ -18,6 +18,7 @@ import re
 from typing import Any
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    NO_LINK_LAYER,
     Line,
     Parsed,
     Problems,
@@ -48,6 +49,9 @@ def _read(port: dict[str, Any], label: str, text: str) -> bool | None:
         label = "phys_state"
         value = phys_state(text) if re.match(r"^\d+: ", text) else None
     elif label == "link_layer":
+        if text.lower() in NO_LINK_LAYER:
+            port["extra"][label] = text
+            return True
         value = link_layer(text)
     elif label == "default gid":
         if text == "unknown":

@@ -11,9 +11,10 @@ Value::
                              "link_layer", "active_width", "active_speed_gbps", "effective_speed_gbps",
                              "gids": [{"index", "gid", "type"}], "extra"}],
                   "extra"}],
-     "errors": [...], "partial": bool}
+     "errors": [...], "warnings": [...], "partial": bool}
 
 ``transport`` is the verbs transport: RoCE says ``infiniband`` too, its ``link_layer`` is ``Ethernet``.
+``ibv_devinfo -l`` and ``ibv_devices`` give the devices' names (and GUIDs) only.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 
 _FIELD = re.compile(r"^\s*([A-Za-z][\w .]*?):(?:\s+(.*?))?\s*$")
 _GID = re.compile(r"^\s*GID\[\s*(\d+)\]:\s+(\S+?)(?:,\s*(.*?))?\s*$")
+_HOW_MANY = re.compile(r"^\s*\d+ HCAs? found:\s*$")
+_TABLE = re.compile(r"^\s*device\s+node GUID\s*$")
+_NAME = re.compile(r"^\s+([A-Za-z][\w.-]*)(?:\s+([0-9a-fA-F]{16}))?\s*$")
 _MTU = re.compile(r"^(\d+) \(\d+\)$")
 _WIDTH = re.compile(r"^(\d+)X \(\d+\)$")
-_SPEED = re.compile(r"^(\d+(?:\.\d+)?) Gbps(?: \(\d+\))?$")
+_SPEED = re.compile(r"^(\d+(?:\.\d+)?) Gb(?:ps|/s(?:ec)?)(?: \(\d+\))?$")
 _TRANSPORT = re.compile(r"^(\S+)(?: UDP)? \(-?\d+\)$")
 _TRANSPORTS = {"infiniband": "infiniband", "iwarp": "iwarp", "usnic": "usnic", "unspecified": "unspecified"}
 _GID_TYPES = {"RoCE v2": "RoCE v2", "RoCE v1": "RoCE v1", "IB/RoCE v1": "RoCE v1", "IB": "IB"}
@@ -115,13 +119,17 @@ def _gid(text: str) -> str | None:
 class _Reader:
     def __init__(self) -> None:
         self.problems = Problems()
-        self.value: dict[str, Any] = {"devices": [], "errors": [], "partial": False}
+        self.value: dict[str, Any] = {"devices": [], "errors": [], "warnings": [], "partial": False}
         self.device: dict[str, Any] | None = None
         self.port: dict[str, Any] | None = None
         self.seen: set[str] = set()
+        self.listing = False
 
     def read(self, line: Line) -> None:
         if line.blank or prompt_command(line.text) is not None:
+            return
+        if line.text.startswith("libibverbs: Warning"):
+            self.value["warnings"].append(line.text.strip())
             return
         if line.text.startswith(("No IB devices", "Failed to ")) or failure(line.text):
             self.value["errors"].append(line.text.strip())
@@ -129,9 +137,13 @@ class _Reader:
             return
         match = _FIELD.match(line.text)
         gid = _GID.match(line.text)
-        if match and match.group(1) == "hca_id":
+        if line.terminated and (_HOW_MANY.match(line.text) or _TABLE.match(line.text)):
+            self.listing = True
+        elif self.listing and not match:
+            self._listed(line)
+        elif match and match.group(1) == "hca_id":
             self._device(line, (match.group(2) or "").strip())
-        elif match and match.group(1) == "port" and line.indented:
+        elif match and match.group(1) == "port":
             self._port(line, (match.group(2) or "").strip())
         elif self.device is None:
             if not line.terminated:
@@ -152,6 +164,16 @@ class _Reader:
             self.port = None
             if label not in _DEVICE_FIELDS:
                 self.device = None  # it may have named the device or the port
+
+    def _listed(self, line: Line) -> None:
+        match = _NAME.match(line.text)
+        if match and (line.terminated or match.group(2)):
+            device: dict[str, Any] = {"device": match.group(1), "ports": [], "extra": {}}
+            if match.group(2):
+                device["node_guid"] = match.group(2).lower()
+            self.value["devices"].append(device)
+        elif not line.terminated:
+            self.problems.cut(line)
 
     def _device(self, line: Line, name: str) -> None:
         self.device = self.port = None
@@ -223,6 +245,8 @@ def parse(text: str) -> Parsed:
             reader.read(line)
     for device in reader.value["devices"]:
         wanted = device.get("number_of_ports")
+        if reader.listing:
+            continue
         if wanted is None or wanted > len(device["ports"]):
             reader.problems.add(
                 f"{device['device']}: {len(device['ports'])} of {'?' if wanted is None else wanted} ports are listed."

@@ -12,7 +12,7 @@ Value (lists name the ``host`` that said it; what all ranks repeat is there once
                  "relaxed_ordering": bool, "oob_netdev", "oob_address"}],
      "net_socket": [{"host", "interfaces": [{"index", "netdev", "address"}]}],
      "no_ib_device": [hosts],
-     "plugins": [{"host", "kind": "path"|"loaded"|"missing"|"other", "name", "text"}],
+     "plugins": [{"host", "kind": "path"|"loaded"|"missing"|"provider"|"other", "name", "text"}],
      "env": [{"host", "name", "value"}],
      "gpudirect": [{"host", "enabled": bool, "hca", "hca_index", "gpu", "text"}], "dmabuf": [{"host", "gpu"}],
      "channels": [{"host", "channel", "from_rank", "to_rank", "direction": "send"|"receive", "transport": "NET/IB",
@@ -22,8 +22,8 @@ Value (lists name the ``host`` that said it; what all ranks repeat is there once
      "warns": [{"host", "rank_gpu", "source", "kind", "text", …}]}
 
 Kinds of ``warns`` and what they carry: ``completion_error`` (peer, status, opcode, length, vendor_error, local_gid,
-remote_gid, hca), ``connect_failed`` (peer, reason), ``cuda_failure`` (code, reason), ``verbs_failure`` (call, reason),
-``topology_import``, ``nvls``, ``other``.
+remote_gid, hca), ``async_event`` (event, code, device, port), ``connect_failed`` (peer, reason), ``cuda_failure``
+(code, reason), ``verbs_failure`` (call, reason), ``topology_import``, ``nvls``, ``other``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENTRY = re.compile(
 _VERSION = re.compile(r"\bNCCL version (\d+(?:\.\d+)+[\w.]*?)(?:\+cuda(\d+(?:\.\d+)*))?\s*$")
 _ADDRESS = r"([\w.@-]+):(\[?[0-9a-fA-F:.%]+\]?|\S+)<\d+>"
 _BOOTSTRAP = re.compile(rf"^Bootstrap ?:? ?:? Using {_ADDRESS}")
-_NETWORK = re.compile(r"^Using network (\S.*?)\s*$")
+_NETWORK = re.compile(r"^(?:Using network|Assigned NET plugin) (\S.*?)(?: to comm)?\s*$")
 _NET_IB = re.compile(r"^NET/IB ?: Using (.*?)(?:; ?OOB|; OOB|$)")
 _IB_DEVICE = re.compile(r"\[(\d+)\]\s*([^\s:\[\]{}]+):(\d+)((?:/[A-Za-z]+)*)")
 _OOB = re.compile(rf"; ?OOB {_ADDRESS}")
@@ -53,7 +53,8 @@ _ENV = (
 )
 _CHANNEL = re.compile(
     r"^Channel (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via "
-    r"(P2P/\S+|SHM/\S+|SHM|NET/[\w .-]+?|C2C\S*|DIRECT\S*|COLLNET/\S+)(?:/(\d+))?(?:\((\d+)\))?((?:/[\w()]+)*)\s*$"
+    r"(P2P/(?:direct pointer|\S+)|SHM/\S+|SHM|NET/[\w .-]+?|C2C\S*|DIRECT\S*|COLLNET/\S+)"
+    r"(?:/(\d+))?(?:\((\d+)\))?((?:/[\w()]+)*)\s*$"
 )
 _COMMUNICATOR = re.compile(
     r"\bcomm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+) cudaDev (\d+)(?: nvmlDev (\d+))?(?: busId ([0-9a-f]+))?"
@@ -67,7 +68,11 @@ _DMABUF = re.compile(r"^DMA-BUF is available on GPU device (\d+)\s*$")
 _PLUGIN_PATH = re.compile(r"^Plugin Path : (\S+)\s*$")
 _PLUGIN_NAME = re.compile(r"^(?:P2P plugin (\S+)|NET/Plugin ?: Loaded (?:net )?plugin (\S.*?))\s*$")
 _PLUGIN_MISSING = re.compile(r"^NET/Plugin ?: (?:Could not find:? ?(\S*?)\.?(?:\s|$)|No plugin found)")
-_COMPLETION = re.compile(r"Got completion from peer (\S+?)(?:<\d+>)? with ")
+_PROVIDER = re.compile(r"^NET/OFI Selected [Pp]rovider is ([\w;-]+)")
+_COMPLETION = re.compile(r"Got completion (?:from peer (\S+?)(?:<\d+>)? )?with (?:error|status)")
+_ASYNC = re.compile(
+    r"(?:(\S+):(\d+) )?(?:Got )?(?:(?:non-)?fatal )?async (?:fatal )?event\b.*?: (\S.*?)(?:\((\d+)\))?\s*$"
+)
 # "status=12", "error 12,", "status=IBV_WC_RETRY_EXC_ERR(12)"
 _COMPLETION_NUMBERS = (
     ("status", re.compile(r"(?:status=|with error )(?:\w+\()?(\d+)")),
@@ -214,6 +219,9 @@ class _Reader:
             plugin["name"] = match.group(1)
         self._add("plugins", plugin)
 
+    def _provider(self, host: str, match: re.Match[str], text: str) -> None:
+        self._add("plugins", {"host": host, "kind": "provider", "name": match.group(1), "text": text})
+
     def _plugin_other(self, host: str, _match: re.Match[str], text: str) -> None:
         self._add("plugins", {"host": host, "kind": "other", "text": text})
 
@@ -278,7 +286,8 @@ class _Reader:
         (_NETWORK, _network),
         (_NET_IB, _net_ib),
         (re.compile(r"^NET/IB ?: No device found"), _no_ib),
-        (re.compile(r"^NET/Socket ?: Using (.*)$"), _net_socket),
+        (re.compile(r"^NET/\w*Socket ?: Using (.*)$"), _net_socket),
+        (_PROVIDER, _provider),
         (_PLUGIN_PATH, _plugin_path),
         (_PLUGIN_NAME, _plugin_name),
         (_PLUGIN_MISSING, _plugin_missing),
@@ -307,6 +316,9 @@ def _judge(text: str, source: str) -> dict[str, Any]:
     completion = _COMPLETION.search(text)
     if completion:
         return _completion(completion)
+    event = _ASYNC.search(text)
+    if event:
+        return _async_event(event)
     connect = _CONNECT.search(text)
     if connect:
         return {
@@ -331,8 +343,19 @@ def _judge(text: str, source: str) -> dict[str, Any]:
     return {"nvls": {"kind": "nvls"}}.get("nvls" if "nvls" in source else "", {})
 
 
+def _async_event(match: re.Match[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": "async_event", "event": match.group(3)}
+    if match.group(1):
+        found["device"], found["port"] = match.group(1), int(match.group(2))
+    if match.group(4):
+        found["code"] = int(match.group(4))
+    return found
+
+
 def _completion(match: re.Match[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": "completion_error", "peer": match.group(1)}
+    found: dict[str, Any] = {"kind": "completion_error"}
+    if match.group(1):
+        found["peer"] = match.group(1)
     for key, pattern in _COMPLETION_NUMBERS:
         part = pattern.search(match.string)
         if part:

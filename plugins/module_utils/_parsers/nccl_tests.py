@@ -17,11 +17,12 @@ Value::
                … the same for in_place …}],
      "out_of_bounds_count", "out_of_bounds_ok": bool,
      "average_busbw_gbytes_s", "average_ok": bool,       # average_ok: only with NCCL_TESTS_MIN_BW
-     "summaries": [{the four above}],                    # one per run that the text holds
+     "summaries": [{"run", the four above}],             # one per run that the text holds
      "errors": [text], "complete": bool}
 
 Bandwidths are gigabytes per second, as printed.  Columns are found by their names in the header: their number and order
-changed with versions, collectives and options.  The average is over all sizes of the run.
+changed with versions, collectives and options.  The average is over all sizes of the run.  Rows of a text that holds
+several runs have ``run`` (from 1); what stands outside of rows and summaries is the first run's.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Line,
     Parsed,
     Problems,
+    failure,
     integer,
     number,
     pci_address,
@@ -40,21 +42,28 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._lenient_json import load
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import decoded, read_lines
 
-# Ranks' labels of srun -l and of mpirun --tag-output.
-_LABEL = re.compile(r"^\s*(?:\d+: ?|\[\d+,\d+\](?:<std(?:out|err)>)?: ?)")
+# What launchers and log collectors put in front of a line: the rank of srun -l, the tag of mpirun --tag-output, the
+# host and rank of PALS, a tag in brackets, a time.  It is one where a line of the tests stands behind it.
+_LABEL = re.compile(
+    r"^\s*(?:(?:\d+: ?|\[\d+,\d+\](?:<std(?:out|err)>)?: ?|[\w.-]+ \d+: ?|\[[^\]]*\]:? ?"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?)"
+    r"(?:std(?:out|err) F ?)?)+(?=#|\s+\d+\s+\d+\s+[a-z]\w*\s)"
+)
+_OWN = re.compile(rf"^#|^\s+\d+\s+\d+\s+\w+\s|{_LABEL.pattern}")
+_RANK = re.compile(r"^\s*(?:\d+: ?|\[\d+,\d+\](?:<std(?:out|err)>)?: ?)")
 _DEVICE = re.compile(
     r"^#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([0-9a-fA-Fx:]+)\]\s+(\S.*?)\s*$"
 )
-_HEADER = re.compile(r"^#\s+size\s+count\s+type\b.*\btime\s+algbw\s+busbw\b")
+_HEADER = re.compile(r"^#\s+(?:size\s+count|bytes\s+N)\s+type\b.*\btime\s+algbw\s+busbw\b")
 _BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\b")
 _AVERAGE = re.compile(r"^#?\s*Avg bus bandwidth\s*:\s*(\S+)(?:\s+(OK|FAILED))?(\s*)$")
-_COLLECTIVE = re.compile(r"^#\s*Collective test (?:starting|concluded):\s*(\S+?)(?:_perf)?\s*$")
+_COLLECTIVE = re.compile(r"^#\s*Collective test (starting|concluded):\s*(\S+?)(?:_perf)?\s*$")
 _TESTS_VERSION = re.compile(r"^#\s*nccl-tests version (\S+)(?:\s+nccl-headers=(\d+))?(?:\s+nccl-library=(\d+))?\s*$")
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d+(?:\.\d+)+\S*?)(?:\+cuda(\d+(?:\.\d+)*))?\s*$")
 _ERROR = re.compile(
-    r"Test (?:NCCL |CUDA )?failure\b|NCCL WARN|^\S*error while loading shared libraries|CUDA error|unhandled "
-    r"(?:cuda|system) error"
-    r"|mpirun (?:noticed|has exited|detected)|^srun: error|Segmentation fault|Out of bounds values.*FAILED"
+    r"Test (?:NCCL |CUDA )?failure\b|NCCL WARN|error while loading shared libraries|CUDA error|unhandled "
+    r"(?:cuda|system) error|Failed[:,] (?:NCCL|Cuda|MPI) |Invalid (?:number of GPUs|usage)|out of memory"
+    r"|mpirun (?:noticed|has exited|detected|was unable)|^srun: error|^slurmstepd: error|Out of bounds values.*FAILED"
 )
 _CONFIG = (
     ("threads", r"\bnThread\s+(\d+)\b"),
@@ -76,6 +85,10 @@ _COMMON = {
     "redop": "redop",
     "root": "root",
     "#iters": "iterations",
+    # Names of the first versions.
+    "bytes": "size_bytes",
+    "N": "count",
+    "op": "redop",
 }
 _HALF = {
     "time": "time_us",
@@ -83,6 +96,7 @@ _HALF = {
     "busbw": "busbw_gbytes_s",
     "#wrong": "wrong",
     "error": "error",
+    "res": "error",
     "i_min": "iteration_min_us",
     "i_max": "iteration_max_us",
     "i_p99": "iteration_p99_us",
@@ -99,9 +113,9 @@ def parse(text: str) -> Parsed:
     if isinstance(plain, str) and re.search(r'^\s*\{\s*"', plain) and '"results"' in plain:
         return _parse_json(plain, problems)
     reader = _Reader(problems)
-    for line in read_lines(text, problems, prompts=False, barriers=True, own=re.compile(r"^#|^\s+\d+\s+\d+\s+\w+\s")):
+    for line in read_lines(text, problems, prompts=False, barriers=True, own=_OWN):
         if not line.blank:
-            reader.read(line._replace(text=_LABEL.sub("", line.text) if not line.damaged else line.text))
+            reader.read(line if line.damaged else line._replace(text=_RANK.sub("", _LABEL.sub("", line.text))))
     return problems.result(reader.result())
 
 
@@ -112,15 +126,18 @@ class _Reader:
         self.keys: list[str] = []
         self.seen = False
         self.doubt = False  # a damaged line may have been one of the ranks'
-        self.runs = 0
+        self.runs = 1
+        self.begun = False  # has the current run printed results?
+        self.milliseconds = False  # the first versions, whose header says "bytes", print those
 
     def read(self, line: Line) -> None:
         if line.damaged:
             self.doubt = True
             return
         text = line.text
-        if _ERROR.search(text) and not text.startswith("#"):
+        if (_ERROR.search(text) or failure(text)) and not text.startswith("#") and "NCCL INFO" not in text:
             self.value["errors"].append(text.strip())
+            self.begun = self.begun or (self.seen and "Test " in text)  # the run ended here
         bounds, average = _BOUNDS.match(text), _AVERAGE.match(text)
         if bounds:
             self._summary()["out_of_bounds_count"] = int(bounds.group(1))
@@ -131,8 +148,10 @@ class _Reader:
             self.problems.cut(line)
         elif text.startswith("#"):
             self._comment(line)
-        elif self.keys and re.match(r"^\s*\d+\s+\d+\s+[a-z]\w*(?:\s|$)", text):
-            self._row(line)
+        elif re.match(r"^\s*\d+\s+\d+\s+[a-z]\w*(?:\s|$)", text):
+            if self.keys:
+                self._row(line)
+            self.begun = self.begun or self.seen
         else:
             self._version(text)
 
@@ -157,7 +176,10 @@ class _Reader:
             self.value["nccl_tests_version"] = tests.group(1)
         elif collective:
             self.seen = True
-            self.value["collective"] = collective.group(1)
+            if collective.group(1) == "starting":
+                self._begin()
+            if self.runs == 1:
+                self.value.setdefault("collective", collective.group(2))
         elif "minBytes" in text and "maxBytes" in text:
             self._config(text)
         else:
@@ -175,10 +197,18 @@ class _Reader:
             entry["pci"] = pci
         elif re.match(r"^0x[0-9a-fA-F]{2}$", address):
             entry["bus"] = address[2:].lower()
-        self.value["devices"].append(entry)
+        if self.runs == 1:
+            self.value["devices"].append(entry)
+
+    def _begin(self) -> None:
+        """What stands in front of results, after those of a run: the next run."""
+        self.seen = True
+        if self.begun:
+            self.runs += 1
+            self.begun = False
 
     def _config(self, text: str) -> None:
-        self.seen = True
+        self._begin()
         config: dict[str, Any] = {}
         for key, pattern in _CONFIG:
             match = re.search(pattern, text)
@@ -189,12 +219,13 @@ class _Reader:
         step = _STEP.search(text)
         if step:
             config["step"] = step.group(1)
-        self.value.setdefault("config", config)
+        if self.runs == 1:
+            self.value.setdefault("config", config)
 
     def _header(self, line: Line) -> None:
-        self.seen = True
-        self.runs += 1
+        self._begin()
         names = line.text.lstrip("#").split()
+        self.milliseconds = "bytes" in names
         keys: list[str] = []
         half = ""
         for name in names:
@@ -228,7 +259,8 @@ class _Reader:
                 return
         if len(words) > len(keys):
             row["extra"] = {**row.get("extra", {}), "trailing": " ".join(words[len(keys) :])}
-        self.value["rows"].append(row)
+        self.begun = True
+        self.value["rows"].append({**row, "run": self.runs})
 
     def _cell(self, row: dict[str, Any], key: str, word: str, line: Line) -> bool:
         if key.startswith("extra."):
@@ -249,14 +281,15 @@ class _Reader:
         if value is None:
             self.problems.add(f"The value {word!r} of column {kind} is no number, so the row is not read.", line)
             return False
-        row[key] = value
+        row[key] = round(value * 1000, 6) if kind == "time_us" and self.milliseconds else value
         return True
 
     def _summary(self) -> dict[str, Any]:
         """The summary of the current run."""
         summaries = self.value["summaries"]
-        if not summaries or "average_busbw_gbytes_s" in summaries[-1]:
-            summaries.append({})
+        self.begun = True
+        if not summaries or summaries[-1]["run"] != self.runs or "average_busbw_gbytes_s" in summaries[-1]:
+            summaries.append({"run": self.runs})
         last: dict[str, Any] = summaries[-1]
         return last
 
@@ -277,17 +310,22 @@ class _Reader:
 
     def result(self) -> dict[str, Any]:
         value = self.value
-        value["complete"] = any("average_busbw_gbytes_s" in summary for summary in value["summaries"])
-        if value["summaries"]:
-            value.update(value["summaries"][0])
         finished = [summary for summary in value["summaries"] if "average_busbw_gbytes_s" in summary]
-        if len(finished) > 1:
+        runs = max(self.runs, len(finished))
+        # Lines of processes that run side by side are mixed: only runs one after the other can be told apart.
+        value["complete"] = {summary["run"] for summary in finished} >= set(range(1, self.runs + 1))
+        if value["summaries"] and value["summaries"][0]["run"] == 1:
+            value.update({key: item for key, item in value["summaries"][0].items() if key != "run"})
+        if self.runs == 1:
+            value["rows"] = [{key: item for key, item in row.items() if key != "run"} for row in value["rows"]]
+        if runs > 1:
             self.problems.add(
-                f"The text holds {len(finished)} runs; the summary is the first one's. Built without MPI, every"
-                f" process "
-                "runs on its own."
+                f"The text holds {runs} runs; the summary is the first one's. Built without MPI, every process runs on "
+                "its own."
             )
-        if not self.seen and not value["summaries"]:
+        if value["errors"] and not self.seen:
+            self.problems.add("nccl-tests did not run.", text=value["errors"][0])
+        elif not self.seen and not value["summaries"]:
             self.problems.add("There is no output of nccl-tests in this text.")
         elif not value["complete"]:
             self.problems.add("The output ends before the average: the run did not finish or the text was cut off.")

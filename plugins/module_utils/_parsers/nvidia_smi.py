@@ -7,13 +7,13 @@ Value::
 
     {"smi_version", "driver_version", "cuda_version",
      "gpus": [{"index", "name", "name_truncated": true, "pci", "persistence": bool, "driver_model", "display_active",
-               "ecc_uncorrected_volatile", "ecc": {"enabled"}, "mig": bool, "fan_percent", "temperature_c",
-               "performance_state", "power_w", "power_limit_w", "memory_used_mib", "memory_total_mib",
-               "utilization_percent", "compute_mode", "unreadable": [...]}],
+               "ecc_uncorrected_volatile", "ecc": {"enabled"}, "mig": bool, "mig_pending": bool,
+               "fan_percent", "temperature_c", "performance_state", "power_w", "power_limit_w",
+               "memory_used_mib", "memory_total_mib", "utilization_percent", "compute_mode", "unreadable": [...]}],
      "mig_devices": [{"gpu", "gpu_instance_id", "compute_instance_id", "device", "memory_used_mib",
       "memory_total_mib"}],
      "processes": [{"gpu", "gpu_instance_id", "compute_instance_id", "pid", "type", "name", "used_mib"}],
-     "failures": [{"kind", "text", "pci", "library_version", "reason"}],
+     "failures": [{"kind", "text", "pci", "gpu", "library_version", "reason"}],
      "warnings": [{"kind": "inforom_corrupted"|"other", "text", "pci"}]}
 
 Kinds of failure: see ``_nvidia_failures``.
@@ -175,9 +175,12 @@ class _Reader:
     def _flag(self, key: str, word: str, line: Line) -> None:
         if self.gpu is None or is_absent(word):
             return
-        value = boolean(word)
+        # MIG's star: the mode changes with the next reset.
+        value = boolean(word.rstrip("*"))
         if value is not None:
             self.gpu[key] = value
+            if word.endswith("*"):
+                self.gpu[f"{key}_pending"] = not value
         elif is_failed(word):
             self._unreadable(key, word, line)
         else:

@@ -36,6 +36,10 @@ _DISTANCE = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|PSB|SOC|NV\d+|NVB|C2C|N/A)$"
 _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _CPU_LIST = re.compile(r"^[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*$")
 _LEGEND = re.compile(r"^\s+(NIC\d+): (\S+)\s*$")
+# The underline around the header, of which a copy from a web page has lost the escape character.
+_UNDERLINE = re.compile(r"\[\d?m")
+# Distances that a terminal wrapped into each other: only words none of which begins another.
+_GLUED = re.compile(r"SYS|NODE|PHB|PXB|PIX|PSB|SOC|NV\d+|N/A")
 
 
 def parse(text: str) -> Parsed:
@@ -92,6 +96,7 @@ class _Reader:
             self.problems.cut(line)
 
     def _header(self, line: Line) -> None:
+        line = line._replace(text=_UNDERLINE.sub("", line.text))
         words = line.text.split()
         if not line.indented or len(words) < 1 or not _DEVICE.match(words[0]):
             if not line.terminated:
@@ -114,30 +119,48 @@ class _Reader:
         text, cut = last_word_cut(line)
         if cut:
             self.problems.cut(line)
-        if self.tabs and "\t" in text:
-            cells = [cell.strip() for cell in text.split("\t")]
-            if cut:
-                cells.pop()
-        else:
-            cells = text.split()
-        name, cells = cells[0] if cells else "", cells[1:]
-        count = len(self.columns)
-        if not name or name in self.rows:
+        words = text.split()
+        if not words or words[0] in self.rows:
             return
-        row = self.rows[name] = {}
-        for column, cell in zip(self.columns, cells):
-            if _DISTANCE.match(cell):
-                row[column] = cell
-            elif cell:
-                self.problems.add(f"The distance between {name} and {column} is {cell!r}, which is none.", line)
+        name, count = words[0], len(self.columns)
+        cells, consumed = self._distances(name, words[1:], line)
+        row = self.rows[name] = dict(zip(self.columns, cells))
         if row.get(name, "X") != "X":
             # The diagonal is always X: the cells of this row do not stand under their columns.
             self.problems.add(f"The row of {name} is shifted against the header.", line)
             self.rows[name] = {}
             return
-        if len(cells) < count and not cut:
-            self.problems.add(f"The row of {name} has {len(cells)} cells for {count} columns.", line)
-        self._affinity(name, cells[count:], line, cut)
+        if len(cells) == count:
+            self._affinity(name, self._behind(text, 1 + consumed, cut), line, cut)
+        elif not cut:
+            self.problems.add(f"The row of {name} has {len(cells)} distances for {count} columns.", line)
+
+    def _distances(self, name: str, words: list[str], line: Line) -> tuple[list[str], int]:
+        """The distances as far as they stand under their columns, and how many words they are."""
+        cells: list[str] = []
+        for position, word in enumerate(words):
+            if len(cells) == len(self.columns):
+                return cells, position
+            glued = _GLUED.findall(word)
+            if _DISTANCE.match(word):
+                cells.append(word)
+            elif len(glued) > 1 and "".join(glued) == word and len(cells) + len(glued) <= len(self.columns):
+                cells.extend(glued)
+            else:
+                # What stands behind it may belong to another column.
+                self.problems.add(
+                    f"The distance between {name} and {self.columns[len(cells)]} is {word!r}, which is none.", line
+                )
+                return cells, position
+        return cells, len(words)
+
+    def _behind(self, text: str, count: int, cut: bool) -> list[str]:
+        """The cells behind the first ``count`` words."""
+        rest = re.sub(rf"^\s*(?:\S+\s+){{{count - 1}}}\S+[ ]*", "", text, count=1)
+        if not self.tabs or "\t" not in text:
+            return rest.split()
+        cells = [cell.strip() for cell in rest.split("\t")][1:]
+        return cells[:-1] if cut else cells
 
     def _affinity(self, name: str, cells: list[str], line: Line, cut: bool) -> None:
         names = self.affinities

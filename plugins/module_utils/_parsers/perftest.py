@@ -15,10 +15,9 @@ Value::
                "t_min_us", "t_max_us", "t_typical_us", "t_avg_us", "t_stdev_us", "t_p99_us", "t_p999_us"}],
      "errors": [{"kind", "text", "status", "syndrome"}], "warnings": [text], "complete": bool}
 
-Bandwidth printed as MB/sec or MiB/sec (which is the same: 2^20 bytes) is in ``bw_*_mib_s`` as printed and,
-converted, in
-``bw_*_gbps``.  A JSON file does not say its unit: pass ``report_gbits``, or the numbers stay ``bw_peak``,
-``bw_average``.
+Bandwidth printed as MB/sec or MiB/sec (which is the same: 2^20 bytes) is in ``bw_*_mib_s`` as printed and, converted,
+in ``bw_*_gbps``.  Rows of a further test in the same text say which (``test``).  A JSON file does not say its unit:
+pass ``report_gbits``, or the numbers stay ``bw_peak``, ``bw_average``.
 """
 
 from __future__ import annotations
@@ -40,9 +39,10 @@ _TEST = re.compile(
     r"^\s+((?:RDMA_\w+|Send|Raw\w*|Atomic\w*|Write|Read)[\w ]* (?:BW|Latency) Test)\s*$|^\s+(\w[\w ]*"
     r"(?:Bidirectional )?BW Test)\s*$"
 )
-_PAIR = re.compile(r"([A-Za-z][A-Za-z_.*# ]*?)\s*: ?(\S+(?: [^\s:]+)*?)(?=\s{2,}|\s*\t|\s*$)")
+_PAIR = re.compile(r"([A-Za-z][A-Za-z_.*# -]*?)\s*: ?(\S+(?: [^\s:]+)*?)(?=\s{2,}|\s*\t|\s*$)")
 _COLUMN = re.compile(
-    r"#bytes|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[[^\]]*\]|CPU_Util\[%\]|tps average"
+    r"#bytes|#iterations|(?:BW|MsgRate) Port\d\[[^\]]*\]"
+    r"|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[[^\]]*\]|CPU_Util\[%\]|tps average"
     r"|t_(?:min|max|typical|avg|stdev)\[usec\]|\d+(?:\.\d+)?% percentile\[usec\]"
 )
 _PLAIN_COLUMNS = {
@@ -58,16 +58,23 @@ _ADDRESS = re.compile(
     r"^\s*(local|remote) address: LID (0x[0-9a-fA-F]+|[0-9a-fA-F]+) QPN (0x[0-9a-fA-F]+) PSN (0x[0-9a-fA-F]+)"
 )
 _GID = re.compile(r"^\s*GID: (\d{2,3}(?::\d{2,3}){15})\s*$")
+_OWN = re.compile(r"^\s*#bytes|^-{20,}|^\s*GID: |^ ?(?:Couldn't|Unable to|Failed|Requested|Completion|Current) ")
 _NUMBERS = re.compile(r"^\s*\d+\s+[\d.]+(?:\s+[\d.]+)*\s*$")
 _STATUS = re.compile(r"Failed status (\d+): wr_id (\d+) syndro?me? (0x[0-9a-fA-F]+)")
 _ERRORS = (
     ("completion", re.compile(r"Completion with error at|Failed status \d+|Failed to complete run_iter")),
-    ("device_not_found", re.compile(r"IB device \S+ not found|No IB devices? found|Did not detect devices")),
+    (
+        "device_not_found",
+        re.compile(
+            r"IB device \S+ not found|No IB devices? found|Did not detect devices|Unable to find the Infiniband"
+        ),
+    ),
     (
         "connection",
         re.compile(
             r"Couldn't connect to|Unable to (?:init|open) the socket connection|Couldn't (?:listen|read remote address)"
-            r"|Failed to exchange data|Connection (?:refused|timed out)|unable to connect"
+            r"|Failed to exchange data|Connection (?:refused|timed out)|unable to connect|Unexpected CM event"
+            r"|Unable to (?:perform rdma_(?:client|server)|read to socket|open file descriptor for socket)"
         ),
     ),
     ("port_down", re.compile(r"Port number \d+ state is|Link layer .* not active|port.* not active", re.IGNORECASE)),
@@ -75,10 +82,11 @@ _ERRORS = (
         "verbs",
         re.compile(
             r"Failed to modify QP|Couldn't (?:allocate|create|register|get)|Unable to create|Failed to create"
-            r"|Cannot allocate memory"
-            r"|Failed to (?:find|query|register)"
+            r"|Cannot allocate memory|Requested SQ size might be too big|Couldn't post|failed to create mr"
+            r"|Failed to (?:find|query|register)|Problems with warm up"
         ),
     ),
+    ("not_run", re.compile(r"command not found|error while loading shared libraries|Segmentation fault")),
     ("usage", re.compile(r"Invalid Command line|unrecognized option|This feature is not supported", re.IGNORECASE)),
 )
 _WARNING = re.compile(r"Conflicting CPU frequency|WARNING|^\s*Perftest doesn't support", re.IGNORECASE)
@@ -121,7 +129,7 @@ def parse(text: str, report_gbits: bool | None = None) -> Parsed:
             document = plain[start.start() :]
             return _parse_json(document if start.group(1) else "{" + document, report_gbits, problems)
     reader = _Reader(problems)
-    lines = read_lines(text, problems, labels=("gid",), prompts=False, own=re.compile(r"^\s*#bytes|^-{20,}|^\s*GID: "))
+    lines = read_lines(text, problems, labels=("gid",), prompts=False, own=_OWN)
     for line in lines:
         if not line.blank:
             reader.read(line)
@@ -140,6 +148,9 @@ class _Reader:
             "warnings": [],
         }
         self.columns: list[str] = []
+        self.tests = 1
+        self.later: dict[str, str | None] = {}  # the name of the rows' test, where it is not the first one
+        self.begun = False  # have rows followed the last header?
         self.side: dict[str, Any] | None = None
         self.closed = False
 
@@ -159,14 +170,20 @@ class _Reader:
         gid = _GID.match(text)
         if test:
             name = (test.group(1) or test.group(2)).strip()
-            self.value.setdefault("test", name)
-            self.value.setdefault("bidirectional", "Bidirectional" in name)
+            # The two ends of a loopback both print the name, before any row.
+            if self.begun or self.value.get("test", name) != name:
+                self._begin(name)
+                self.columns = []
+            if self.first:
+                self.value.setdefault("test", name)
+                self.value.setdefault("bidirectional", "Bidirectional" in name)
         elif "#bytes" in text and "#iterations" in text:
             self._header(text)
         elif address:
             side, lid, qpn, psn = address.groups()
             self.side = {"lid": int(lid, 16), "qpn": qpn, "psn": psn}
-            self.value[side].append(self.side)
+            if self.first:
+                self.value[side].append(self.side)
         elif gid and self.side is not None:
             self._gid(gid.group(1))
             self.side = None
@@ -209,13 +226,25 @@ class _Reader:
             elif kind == "bytes":
                 match = re.match(r"^(\d+)\[B\]$", cell)
                 value = int(match.group(1)) if match else None
-            if value is not None:
+            if value is not None and self.first:
                 self.value["settings"].setdefault(key, value)
 
+    @property
+    def first(self) -> bool:
+        """Does this line belong to the first test of the text?"""
+        return self.tests == 1 and not self.begun
+
+    def _begin(self, name: str | None) -> None:
+        self.tests += 1
+        self.later = {"test": name}
+        self.begun = False
+
     def _header(self, text: str) -> None:
+        if self.begun:
+            self._begin(None)  # the line that names the test is missing
         self.columns = _COLUMN.findall(text)
         unit = re.search(r"BW average\[([^\]]*)\]", text)
-        if unit:
+        if unit and self.first:
             self.value.setdefault("unit", unit.group(1))
 
     def _gid(self, text: str) -> None:
@@ -238,12 +267,15 @@ class _Reader:
                 self.problems.add(f"The value {word!r} of column {column} is no number.", line)
                 return
             _store(row, column, value)
-        self.value["rows"].append(row)
+        self.begun = True
+        self.value["rows"].append({**row, **self.later})
 
     def result(self) -> dict[str, Any]:
         value = self.value
         failed = bool(value["errors"])
         value["complete"] = self.closed and not failed
+        if self.tests > 1:
+            self.problems.add(f"The text holds {self.tests} tests; settings and addresses are the first one's.")
         if not value["rows"] and not failed:
             if "test" in value or value["settings"]:
                 self.problems.add("The test printed no result: this is the server's side, or it did not finish.")
@@ -269,6 +301,13 @@ def _store(row: dict[str, Any], column: str, value: float) -> None:
             row[f"bw_{name}_mib_s"] = value
             row[f"bw_{name}_gbps"] = round(value * _MIB_TO_GBIT, 6)
         return
+    port = re.match(r"^(BW|MsgRate) Port(\d)\[(.*)\]$", column)
+    if port:
+        what, number_of_port, unit = port.groups()
+        if what == "MsgRate":
+            row[f"msg_rate_port{number_of_port}_mpps"] = value
+        else:
+            row[f"bw_port{number_of_port}_gbps"] = value if unit == "Gb/sec" else round(value * _MIB_TO_GBIT, 6)
     latency = re.match(r"^t_(\w+)\[usec\]$", column)
     if latency:
         row[f"t_{latency.group(1)}_us"] = value

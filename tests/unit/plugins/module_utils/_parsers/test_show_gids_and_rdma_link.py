@@ -106,7 +106,10 @@ def test_capabilities():
 
 
 def test_no_link_is_no_problem_and_no_netlink_is_one():
-    assert rdma_link.parse(LINKS["none.json"]) == ({"links": [], "errors": [], "partial": False}, ())
+    assert rdma_link.parse(LINKS["none.json"]) == (
+        {"links": [], "devices": [], "errors": [], "partial": False},
+        (),
+    )
     assert rdma_link.parse("Failed to open NETLINK_RDMA socket\n").problems
 
 

@@ -1,0 +1,261 @@
+# Copyright: (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the field does to outputs: other releases, launchers, terminals, copies of web pages, several runs in one file.
+
+The mutations of each recording are in ``test_gpu_fixtures`` and ``test_network_corpus``; here is what it says.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+PARSERS = "ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers."
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def parse(tool, text):
+    value, problems = importlib.import_module(PARSERS + tool).parse(text)
+    return value, [problem.reason for problem in problems]
+
+
+def read(tool, name):
+    return parse(tool, (FIXTURES / tool / name).read_text(encoding="utf-8"))
+
+
+def test_topology_that_a_terminal_wrapped():
+    value, reasons = read("nvidia_smi_topo", "terminal-wrapped.txt")
+    # Two distances without the blank between them are still two; half a word hides what stands behind it.
+    assert value["links"]["GPU0"] == {"GPU0": "X", "GPU1": "NV12", "NIC0": "NODE", "NIC1": "PIX"}
+    assert value["links"]["GPU1"] == {"GPU0": "NV12", "GPU1": "X", "NIC0": "NODE"}
+    assert value["gpus"][0]["cpu_affinity"] == "0-47"
+    assert "cpu_affinity" not in value["gpus"][1]
+    assert "The distance between GPU1 and NIC1 is 'NO0-47', which is none." in reasons
+
+
+def test_topology_whose_tabs_were_doubled_by_hand():
+    value, reasons = read("nvidia_smi_topo", "tabs-by-hand.txt")
+    assert value["gpu_nic"] == {"0": {"mlx5_0": "NODE", "mlx5_1": "SYS"}, "1": {"mlx5_0": "SYS", "mlx5_1": "NODE"}}
+    assert [gpu["numa_nodes"] for gpu in value["gpus"]] == [[0], [1]]
+    assert not reasons
+
+
+@pytest.mark.parametrize("start, end", [("^[[4m", "^[[0m"), ("[4m", "[0m"), ("\x1b[4m", "\x1b[0m")])
+def test_topology_underlined(start, end):
+    text = (FIXTURES / "nvidia_smi_topo" / "caret-escapes.txt").read_text(encoding="utf-8")
+    value, reasons = parse("nvidia_smi_topo", text.replace("^[[4m", start).replace("^[[0m", end))
+    assert value["gpu_nic"] == {"0": {"bnxt_re4": "SYS"}}
+    assert value["gpus"][0]["cpu_affinity"] == "33,35,37"
+    assert not reasons
+
+
+def test_mig_mode_that_waits_for_a_reset():
+    value, reasons = read("nvidia_smi", "mig-pending.txt")
+    assert (value["gpus"][0]["mig"], value["gpus"][0]["mig_pending"]) == (False, True)
+    assert not reasons
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        (
+            "Unable to determine the device handle for GPU5: Unknown Error",
+            {"kind": "gpu_lost", "gpu": 5, "reason": "Unknown Error"},
+        ),
+        ("Failed to properly shut down NVML: Driver Not Loaded", {"kind": "driver_not_loaded"}),
+        (
+            "NVIDIA-SMI has failed because you do not have permission to communicate with the NVIDIA driver.",
+            {"kind": "insufficient_permissions"},
+        ),
+        ("Segmentation fault (core dumped)", {"kind": "crashed"}),
+        ("timeout: sending signal TERM to command 'nvidia-smi'", {"kind": "timed_out"}),
+    ],
+)
+def test_more_ways_in_which_nvidia_smi_fails(text, wanted):
+    value, reasons = parse("nvidia_smi_any", text + "\n")
+    assert value["failures"] == [{**wanted, "text": text}]
+    assert not reasons
+
+
+def test_rdma_dev():
+    value, reasons = read("rdma_link", "dev.txt")
+    assert not reasons
+    assert not value["links"]
+    assert value["devices"][0] == {
+        "device": "mlx5_0",
+        "node_type": "ca",
+        "firmware": "28.43.1014",
+        "node_guid": "5c257303000a11c0",
+        "sys_image_guid": "5c257303000a11c0",
+        "extra": {},
+    }
+    assert value["devices"][1]["extra"] == {"adaptive-moderation": "on"}
+    assert value["devices"][1]["caps"] == ["BAD_PKEY_CNTR", "BAD_QKEY_CNTR"]
+    document = '[{"ifindex":0,"ifname":"mlx5_0","node_type":"ca","fw":"28.43.1014","node_guid":"5c25:7303:000a:11c0"}]'
+    assert parse("rdma_link", document)[0]["devices"][0]["node_guid"] == "5c257303000a11c0"
+
+
+def test_ibv_devinfo_without_its_indentation():
+    value, reasons = read("ibv_devinfo", "no-indentation.txt")
+    assert not reasons
+    assert len(value["warnings"]) == 1
+    assert value["devices"][0]["ports"] == [
+        {
+            "port": 1,
+            "state": "active",
+            "max_mtu_bytes": 4096,
+            "active_mtu_bytes": 1024,
+            "sm_lid": 0,
+            "lid": 0,
+            "lmc": 0,
+            "link_layer": "Ethernet",
+            "effective_speed_gbps": 100.0,
+            "extra": {},
+        }
+    ]
+
+
+def test_ibv_devices():
+    value, reasons = read("ibv_devinfo", "devices.txt")
+    assert [(device["device"], device["node_guid"]) for device in value["devices"]] == [
+        ("mlx5_0", "5c257303000a11c0"),
+        ("bnxt_re0", "5c25730aff0a2230"),
+    ]
+    assert not reasons
+    value, reasons = read("ibv_devinfo", "list.txt")
+    assert [device["device"] for device in value["devices"]] == ["mlx5_1", "mlx5_0"]
+    assert not reasons
+
+
+def test_ibstatus_of_a_device_without_a_link_layer():
+    value, reasons = read("ibstatus", "efa.txt")
+    assert value["ports"][0]["extra"] == {"link_layer": "Unknown"}
+    assert "link_layer" not in value["ports"][0]
+    assert not reasons
+
+
+def test_ibdev2netdev_with_short_addresses():
+    value, reasons = read("ibdev2netdev", "no-domain.txt")
+    assert [(row["pci"], row["port"], row["port_state"]) for row in value["mappings"]] == [
+        ("0000:03:00.0", 1, "active"),
+        ("0000:03:00.0", 2, "down"),
+    ]
+    assert not reasons
+
+
+def test_perftest_on_two_ports():
+    value, reasons = read("perftest", "two-ports.txt")
+    row = value["rows"][0]
+    assert row["bw_average_gbps"] == 200.000018
+    assert (row["bw_port1_gbps"], row["msg_rate_port2_mpps"]) == (100.000009, 0.190735)
+    assert value["settings"] == {
+        "device": "mlx5_4",
+        "dual_port": True,
+        "pcie_relaxed_ordering": True,
+        "lock_free": False,
+    }
+    assert not reasons
+
+
+def test_two_perftests_in_one_text():
+    value, reasons = read("perftest", "two-tests.txt")
+    assert value["test"] == "Send Latency Test"
+    assert [row.get("test") for row in value["rows"]] == [None, "RDMA_Read BW Test"]
+    assert reasons == ["The text holds 2 tests; settings and addresses are the first one's."]
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("Couldn't post send: qp 0 scnt=0", "verbs"),
+        ("Unexpected CM event bl blka 8", "connection"),
+        (" Unable to find the Infiniband/RoCE device", "device_not_found"),
+        ("bash: ib_write_bw: command not found", "not_run"),
+    ],
+)
+def test_more_ways_in_which_perftest_fails(text, kind):
+    value, _reasons = parse("perftest", text + "\n")
+    assert [error["kind"] for error in value["errors"]] == [kind]
+    assert not value["complete"]
+
+
+def test_nccl_tests_of_the_first_version_prints_milliseconds():
+    value, reasons = read("nccl_tests", "first-version.txt")
+    row = value["rows"][0]
+    assert (row["size_bytes"], row["out_of_place_time_us"], row["in_place_busbw_gbytes_s"]) == (8388608, 512.0, 16.32)
+    assert value["average_busbw_gbytes_s"] == 16.3501
+    assert not reasons
+
+
+@pytest.mark.parametrize("name", ["collected-with-times.txt", "host-and-rank.txt"])
+def test_nccl_tests_behind_labels(name):
+    value, reasons = read("nccl_tests", name)
+    assert [row["in_place_busbw_gbytes_s"] for row in value["rows"]] == [0.35]
+    assert (value["average_busbw_gbytes_s"], value["config"]["minimum_bytes"]) == (0.345, 4096)
+    assert not reasons
+
+
+def test_nccl_tests_that_failed_before_another_run():
+    value, reasons = read("nccl_tests", "failed-then-another.txt")
+    # The average is the second run's: it says nothing about the first one, whose configuration stands outside.
+    assert "average_busbw_gbytes_s" not in value
+    assert value["summaries"] == [
+        {"run": 2, "out_of_bounds_count": 0, "out_of_bounds_ok": True, "average_busbw_gbytes_s": 0.385}
+    ]
+    assert [(row["run"], row["size_bytes"]) for row in value["rows"]] == [(1, 4096), (2, 8192)]
+    assert not value["complete"]
+    assert any("2 runs" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file",
+        "bash: all_reduce_perf: command not found",
+        "Invalid number of GPUs: 8 requested but only 4 were found.",
+    ],
+)
+def test_nccl_tests_that_did_not_run(text):
+    value, reasons = parse("nccl_tests", text + "\n")
+    assert value["errors"] == [text]
+    assert reasons == ["nccl-tests did not run."]
+
+
+def test_what_a_root_port_heard_and_other_drivers_links():
+    value, reasons = read("dmesg", "aer-and-links.txt")
+    assert not reasons
+    events = value["events"]
+    assert [(event["kind"], event["severity"]) for event in events] == [
+        ("aer_received", "warning"),
+        ("aer", "warning"),
+        ("aer_received", "error"),
+        ("netdev_link", "warning"),
+        ("netdev_link", "info"),
+        ("xid", "warning"),
+        ("mlx5_firmware_error", "error"),
+        ("mlx5_health", "error"),
+    ]
+    assert (events[2]["pci"], events[2]["source"]) == ("0000:40:01.1", "0000:42:00.0")
+    assert (events[3]["netdev"], events[3]["state"]) == ("ens5f0np0", "down")
+    assert "process" not in events[5]
+
+
+def test_words_of_newer_nccl():
+    value, reasons = read("nccl_info", "newer-words.txt")
+    assert not reasons
+    assert value["networks"] == [{"host": "gpu07", "network": "AWS Libfabric"}]
+    assert [(plugin["kind"], plugin["name"]) for plugin in value["plugins"]] == [("provider", "efa")]
+    assert [item["netdev"] for item in value["net_socket"][0]["interfaces"]] == ["ens7", "ens8"]
+    assert value["channels"][0]["transport"] == "P2P/direct pointer"
+    event, completion = value["warns"]
+    assert (event["kind"], event["device"], event["event"], event["code"]) == (
+        "async_event",
+        "mlx5_1",
+        "port error",
+        10,
+    )
+    assert (completion["kind"], completion["status"], completion["vendor_error"]) == ("completion_error", 12, 129)
+    assert "peer" not in completion
