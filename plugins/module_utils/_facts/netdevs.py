@@ -206,7 +206,7 @@ def _kind_by_name(name: str, peer: Optional[str]) -> str:
         return "vlan"
     if peer is not None or re.match(r"(veth|cali|lxc(?!br))", name):
         return "veth"
-    if re.match(r"(docker|virbr|br-|cni|lxdbr|lxcbr|podman)", name):
+    if re.match(r"(docker|virbr|br-|br\d|cni|lxdbr|lxcbr|podman)", name):
         return "bridge"
     if name.startswith("bond"):
         return "bond"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Drift of what the rdma layer sets: MTU and PFC of the rails.
+"""MTU of the rails: drift of what the rdma layer set, and ends that differ.
 
 A value that nobody has set yet is no drift. Three things tell drift from a fresh host: what the collection itself
 made persistent on the host, what the other hosts have, and whether the layer was ever configured here.
@@ -15,13 +15,19 @@ import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import rack_rule
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule, rack_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     Port,
     RackView,
     majority,
     mapping,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.rail_values import (
+    RailValue,
+    grouped,
+    names,
+    shown,
 )
 
 MTU_ODD = define(
@@ -59,23 +65,20 @@ ACTIVE_MTU = define(
     source="opensm partition configuration",
 )
 
-PFC_OFF = define(
-    "roce",
-    "RF-ROCE-PFC",
-    title="PFC of a rail differs on one node",
+STACKED_MTU = define(
+    "links",
+    "RF-LINK-MTU-STACKED",
+    title="An interface and the one it stands on have different MTUs",
     severity="fail",
-    phase="preflight",
-    means="Priority flow control is not enabled for the RoCE priority on a rail of this node while the rack runs "
-    "lossless. Under load its traffic is dropped and retransmitted; idle tests are fine.",
-    looks_at="PFC bits per priority of each rail (mlnx_qos or dcb) against the plan and the other hosts; a rack on "
-    "which no node has it yet is no finding.",
-    cause="The setting is lost at a driver reload or reboot without the boot unit, or was switched off by hand or by "
-    "lldpad.",
-    remedy="Run site.yml --tags rdma (needs gpu_fabric_allow_disruption: linkflap), or mlnx_qos -i NETDEV --pfc MASK "
-    "on the drained node; stop lldpad when it changes the value back.",
-    check="mlnx_qos -i NETDEV (or dcb pfc show dev NETDEV): the RoCE priority is enabled.",
-    source="https://github.com/NVIDIA/nccl/issues/378; mlnx_qos, dcb-pfc",
-    mended_by="rdma",
+    phase="verify",
+    means="A VLAN or a bond sends larger frames than the interface below it carries: small messages pass and large "
+    "ones are dropped without an error.",
+    looks_at="MTU of VLANs against their parent, of bonds against their members, of bridges against what they carry.",
+    cause="The MTU was raised on one of the two; a bridge was made with the default of 1500.",
+    remedy="Set the same MTU on the interface named and on the one below it, in the file of the network manager that "
+    "makes them, and bring it up again on the drained node.",
+    check="ping -M do -s 8972 PEER through the interface (for 9000).",
+    source="https://github.com/NVIDIA/nccl/issues/1524; Linux VLAN, bonding and bridge documentation",
 )
 
 _UNTOUCHED_MTU = 1500
@@ -95,23 +98,23 @@ def persisted_mtu(host: HostView, netdev: str) -> tuple[int, str] | None:
     return None
 
 
-class _Rail(t.NamedTuple):
-    host: HostView
-    device: str
-    netdev: str
-    value: t.Any
+def _known(host: HostView, port: Port) -> int | None:
+    """MTU of a rail's Ethernet interface."""
+    mtu = host.get("netdevs", port.netdev, "mtu") if port.netdev else None
+    return mtu if isinstance(mtu, int) and port.data.get("link_layer") != "InfiniBand" else None
 
 
-def _grouped(rails: list[_Rail]) -> dict[tuple[str, t.Any], list[_Rail]]:
-    """Equal values of one host are one finding."""
-    groups: dict[tuple[str, t.Any], list[_Rail]] = collections.defaultdict(list)
-    for rail in rails:
-        groups[(rail.host.name, rail.value)].append(rail)
-    return groups
-
-
-def _names(rails: list[_Rail]) -> tuple[str, str]:
-    return ", ".join(rail.netdev for rail in rails), ", ".join(rail.device for rail in rails)
+def _path_mtus(rack: RackView) -> list[str]:
+    """What the adapters make of the interfaces' MTUs, where that differs over the rack."""
+    found = [
+        (host.name, port.device, port.data["active_mtu_bytes"])
+        for host in rack.hosts
+        for port in host.ports
+        if isinstance(port.data.get("active_mtu_bytes"), int)
+    ]
+    if len({mtu for _host, _device, mtu in found}) < 2:
+        return []
+    return [f"{name}: {device} active_mtu {mtu}" for name, device, mtu in found[:6]]
 
 
 @rack_rule(MTU_ODD)
@@ -120,15 +123,15 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
     planned: dict[str, t.Any] = {}
     for host in rack.hosts:
         for port in host.rail_ports:
-            mtu = host.get("netdevs", port.netdev, "mtu") if port.netdev else None
-            if isinstance(mtu, int) and port.data.get("link_layer") != "InfiniBand":
-                rails.append(_Rail(host, port.device, str(port.netdev), mtu))
+            mtu = _known(host, port)
+            if mtu is not None:
+                rails.append(RailValue(host, port.device, str(port.netdev), mtu))
                 planned[host.name] = mapping(port.rail).get("mtu")
     recorded = any(host.recorded_only for host in rack.hosts)
     usual = majority(rail.value for rail in rails)
     if usual is None and recorded:
         usual = max((rail.value for rail in rails), default=None)
-    odd: dict[tuple[t.Any, str], list[_Rail]] = collections.defaultdict(list)
+    odd: dict[tuple[t.Any, str], list[RailValue]] = collections.defaultdict(list)
     for rail in rails:
         persisted = persisted_mtu(rail.host, rail.netdev)
         if persisted:
@@ -144,50 +147,69 @@ def odd_mtu(rack: RackView) -> t.Iterator[Finding]:
         same = sum(1 for other in rails if other.value == wanted) if usual is not None else 0
         odd[(wanted, f"as {same} of {len(rails)} rails of the rack" if same else "the plan's value")].append(rail)
     for (wanted, why), members in odd.items():
-        for (host_name, mtu), group in _grouped(members).items():
-            netdevs, devices = _names(group)
+        for (host_name, mtu), group in grouped(members).items():
+            netdevs = names(group)[0]
             plan = planned[host_name]
             aside = f"; the plan sets {plan}" if plan not in (None, wanted) else ""
             yield MTU_ODD.on(
                 host_name,
-                f"{host_name}: {netdevs} ({devices}) has MTU {mtu}, {wanted} wanted ({why}{aside})",
+                f"{host_name}: {shown(group)} has MTU {mtu}, {wanted} wanted ({why}{aside})",
                 device=netdevs,
-                evidence=[f"/sys/class/net/{rail.netdev}/mtu: {mtu}" for rail in group],
+                evidence=[*(f"/sys/class/net/{rail.netdev}/mtu: {mtu}" for rail in group), *_path_mtus(rack)],
                 remedy=f"Run site.yml --tags rdma, or ip link set {group[0].netdev} mtu {wanted} on the drained node; "
                 "when the value comes back, look for a second profile of the interface.",
             )
 
 
-_LOCAL = re.compile(r"^(lo|docker|veth|br-|virbr|cni|cilium|lxc|flannel|tunl|kube)")
+_LOCAL = re.compile(r"^(lo|docker|veth|br-|virbr|cni|cilium|lxc|flannel|tunl|kube|cali|vxlan|podman|tailscale|wg)")
+_JUMBO = 4096
 
 
 @rack_rule(MTU_ODD)
 def odd_mtu_recorded(rack: RackView) -> t.Iterator[Finding]:
-    """A recording without PCIe and RDMA facts has no rails: the same interface is compared over the hosts."""
-    if any(host.rail_ports or not host.recorded_only for host in rack.hosts):
+    """A recording that does not know which interfaces are rails: the same interface is compared over the hosts."""
+    if any(not host.recorded_only or any(_known(host, p) for p in host.rail_ports) for host in rack.hosts):
         return
     by_name: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    by_host: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for host in rack.hosts:
         for netdev, data in host.section("netdevs").items():
             mtu, kind = mapping(data).get("mtu"), mapping(data).get("kind")
-            if isinstance(mtu, int) and not _LOCAL.match(netdev) and kind not in ("veth", "bridge"):
+            if isinstance(mtu, int) and not _LOCAL.match(netdev) and kind not in ("veth", "bridge", "ipoib"):
                 by_name[netdev].append((host.name, mtu))
+                by_host[host.name][netdev] = mtu
+    path, odd = _path_mtus(rack), set()
     for netdev, seen in sorted(by_name.items()):
         usual = majority(mtu for _host, mtu in seen) or max(mtu for _host, mtu in seen)
         for host_name, mtu in seen:
             if mtu != usual:
+                odd.add(host_name)
                 yield MTU_ODD.on(
                     host_name,
                     f"{host_name}: {netdev} has MTU {mtu}, {usual} wanted (as {netdev} of the other hosts)",
                     device=netdev,
-                    evidence=[f"{name}: {netdev} mtu {value}" for name, value in seen[:6]],
+                    evidence=[*(f"{name}: {netdev} mtu {value}" for name, value in seen[:6]), *path],
+                    remedy=f"Run site.yml --tags rdma, or ip link set {netdev} mtu {usual} on the drained node; "
+                    "both ends and the switch ports between need it.",
                 )
+    largest = {name: max(mtus.values()) for name, mtus in by_host.items()}
+    usual = majority(largest.values()) or max(largest.values(), default=0)
+    for host_name, mtu in largest.items():
+        # The rail has another name here: nothing on this host carries what the others send.
+        if mtu < _JUMBO <= usual and host_name not in odd:
+            listed = ", ".join(f"{netdev} {value}" for netdev, value in sorted(by_host[host_name].items())[:8])
+            yield MTU_ODD.on(
+                host_name,
+                f"{host_name}: no interface has an MTU above {mtu} ({listed}), {usual} wanted (as on the other hosts)",
+                device=", ".join(sorted(by_host[host_name])[:8]),
+                evidence=[*(f"{name}: largest MTU {value}" for name, value in sorted(largest.items())[:6]), *path],
+            )
 
 
 @rack_rule(ACTIVE_MTU)
 def odd_active_mtu(rack: RackView) -> t.Iterator[Finding]:
     rails = [
-        _Rail(host, port.device, port.netdev or "", port.data["active_mtu_bytes"])
+        RailValue(host, port.device, port.netdev or "", port.data["active_mtu_bytes"])
         for host in rack.hosts
         for port in host.rail_ports or (host.ports if host.recorded_only else ())
         if port.state in (None, "active")
@@ -198,8 +220,8 @@ def odd_active_mtu(rack: RackView) -> t.Iterator[Finding]:
     usual = majority(rail.value for rail in rails) or max((rail.value for rail in rails), default=None)
     if usual is None:
         return
-    for (host_name, mtu), group in _grouped([rail for rail in rails if rail.value < usual]).items():
-        devices = _names(group)[1]
+    for (host_name, mtu), group in grouped([rail for rail in rails if rail.value < usual]).items():
+        devices = names(group)[1]
         # On Ethernet another path MTU means another MTU of the interface: large frames are dropped on the way.
         ethernet = any(port.data.get("link_layer") == "Ethernet" for port in _ports(group))
         yield ACTIVE_MTU.on(
@@ -207,62 +229,51 @@ def odd_active_mtu(rack: RackView) -> t.Iterator[Finding]:
             f"{host_name}: {devices} has active MTU {mtu}, {usual} wanted (as the other rails of the rack)",
             device=devices,
             evidence=[
-                f"{rail.device} active_mtu: {rail.value}" for rail in rails if rail in group or rail.value == usual
+                f"{rail.host.name}: {rail.device} active_mtu: {rail.value}"
+                for rail in rails
+                if rail in group or rail.value == usual
             ][:6],
             severity="fail" if ethernet else None,
         )
 
 
-def _ports(rails: list[_Rail]) -> list[Port]:
+def _ports(rails: list[RailValue]) -> list[Port]:
     return [port for rail in rails for port in rail.host.ports if port.device == rail.device]
 
 
-def _bits(value: t.Any) -> tuple[int, ...] | None:
-    """The enabled priorities of a PFC row."""
-    if not isinstance(value, (list, tuple)) or len(value) != 8:
-        return None
-    return tuple(number for number, enabled in enumerate(value) if enabled)
+@host_rule(STACKED_MTU)
+def stacked_interfaces(host: HostView) -> t.Iterator[Finding]:
+    netdevs = {str(name): mapping(data) for name, data in host.section("netdevs").items()}
+    for name, data in sorted(netdevs.items()):
+        mtu, kind = data.get("mtu"), data.get("kind")
+        if not isinstance(mtu, int):
+            continue
+        parent = str(mapping(data.get("vlan")).get("link") or (name.rpartition(".")[0] if kind == "vlan" else ""))
+        below = netdevs.get(parent, {}).get("mtu")
+        if isinstance(below, int) and below < mtu:
+            yield _stacked(host, name, mtu, f"its parent {parent}", below)
+        for member, other in sorted(netdevs.items()):
+            size = other.get("mtu")
+            if other.get("master") != name or not isinstance(size, int) or kind not in ("bridge", "bond"):
+                continue
+            if kind == "bond" and size < mtu:
+                yield _stacked(host, name, mtu, f"its member {member}", size)
+            elif kind == "bridge" and mtu < size and size >= _JUMBO and not re.match(r"veth|cali|lxc|tap|vnet", member):
+                yield STACKED_MTU.on(
+                    host,
+                    f"{host.name}: bridge {name} has MTU {mtu}, {size} wanted: its member {member} has {size}, and "
+                    "what is addressed through the bridge is cut to the smaller",
+                    device=name,
+                    evidence=[f"{name} mtu {mtu}", f"{member} mtu {size} master {name}"],
+                    severity="warn",
+                )
 
 
-@rack_rule(PFC_OFF)
-def odd_pfc(rack: RackView) -> t.Iterator[Finding]:
-    rails = []
-    for host in rack.hosts:
-        for port in host.rail_ports:
-            bits = _bits(host.get("qos", port.netdev, "pfc")) if port.netdev else None
-            if bits is not None:
-                rails.append(_Rail(host, port.device, str(port.netdev), bits))
-    here: dict[str, list[tuple[int, ...]]] = collections.defaultdict(list)
-    for rail in rails:
-        here[rail.host.name].append(rail.value)
-    usual = majority(rail.value for rail in rails)
-    odd = []
-    for rail in rails:
-        planned = _bits(mapping(mapping(rail.host.plan.get("qos")).get(rail.netdev)).get("pfc"))
-        # What must be on: the plan's priorities where others (or this host's other rails) have them on already.
-        proven = {bit for other in (usual, majority(here[rail.host.name])) for bit in other or ()}
-        if rail.host.configured("rdma") and planned:
-            proven |= set(planned)
-        wanted = tuple(sorted(set(planned) & proven if planned is not None else proven))
-        known_here = rail.host.configured("rdma") or any(here[rail.host.name]) or rail.host.recorded_only
-        if known_here and not set(wanted) <= set(rail.value):
-            odd.append((rail, wanted))
-    for wanted in sorted({item[1] for item in odd}):
-        members = [rail for rail, bits in odd if bits == wanted]
-        for (host_name, bits), group in _grouped(members).items():
-            netdevs, devices = _names(group)
-            mask = ",".join("1" if number in wanted else "0" for number in range(8))
-            yield PFC_OFF.on(
-                host_name,
-                f"{host_name}: {netdevs} ({devices}) has PFC {_say(bits)}, {_say(wanted)} wanted",
-                device=netdevs,
-                evidence=[
-                    f"{rail.netdev} pfc: {','.join('1' if n in bits else '0' for n in range(8))}" for rail in group
-                ],
-                remedy=f"Run site.yml --tags rdma (gpu_fabric_allow_disruption: linkflap), or mlnx_qos -i "
-                f"{group[0].netdev} --pfc {mask} on the drained node.",
-            )
-
-
-def _say(bits: tuple[int, ...]) -> str:
-    return f"on for priority {', '.join(str(bit) for bit in bits)}" if bits else "off for all priorities"
+def _stacked(host: HostView, name: str, mtu: int, what: str, below: int) -> Finding:
+    return STACKED_MTU.on(
+        host,
+        f"{host.name}: {name} has MTU {mtu}, {what} has {below}: frames above {below} bytes are dropped, {mtu} on both "
+        "wanted",
+        device=name,
+        evidence=[f"{name} mtu {mtu}", f"{what.rpartition(' ')[2]} mtu {below}"],
+    )
