@@ -7,7 +7,7 @@ before.
 Value::
 
     {"modules": [{"module", "version", "kernel", "architecture", "status": "added"|"built"|"installed"|"broken"|
-                  "installed-weak", "original_module": true, "warning": text}],
+                  "installed-weak", "original_module": true, "warning": text, "remark": text}],
      "errors": [text]}
 
 ``kernel`` and ``architecture`` are absent for a module that was only added.
@@ -24,8 +24,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._reco
 _STATUS = "added|built|installed-weak|installed|broken"
 _ENTRY = re.compile(
     rf"^\s*([A-Za-z0-9_.+-]+)(?:/|, )([^,:/\s]+)(?:, ([^,:\s]+), ([^,:\s]+))?: ({_STATUS})"
-    r"( from \S+)?( \(original_module exists\))?( \(?WARNING!.*)?\s*$"
+    r"( from \S+)?((?: \([^()]*\))*)( \(?WARNING!.*)?\s*$"
 )
+_REMARK = re.compile(r"\(([^()]*)\)")
+# "original_module exists" and, since DKMS 3, "Original modules exist": one of the kernel's is kept aside.
+_ORIGINAL = re.compile(r"original.modules? exists?", re.IGNORECASE)
+# What is in the kernel's directory is not what DKMS built.
+_WARNING = re.compile(r"^WARNING!|^Differences between built and installed|^Built modules? (?:is|are) missing")
 _ERROR = re.compile(r"^\s*(Error!.*|dkms: .*not found.*|.*dkms: command not found.*|ERROR.*)$")
 
 
@@ -43,7 +48,7 @@ def parse(text: str) -> Parsed:
         if error and line.terminated:
             errors.append(error.group(1).strip())
         elif match and (line.terminated or match.group(5) in ("added", "built", "installed", "broken")):
-            if not line.terminated and (match.group(5) == "installed" or match.group(8)):
+            if not line.terminated and (match.group(5) in ("installed", "built") or match.group(8)):
                 # "installed" may go on as "installed-weak" or with a warning.
                 problems.cut(line)
                 continue
@@ -58,13 +63,16 @@ def parse(text: str) -> Parsed:
 
 
 def _module(match: re.Match[str]) -> dict[str, Any]:
-    name, version, kernel, architecture, status, _source, original, warning = match.groups()
+    name, version, kernel, architecture, status, _source, remarks, warning = match.groups()
     module: dict[str, Any] = {"module": name, "version": version}
     if kernel:
         module["kernel"], module["architecture"] = kernel, architecture
     module["status"] = status
-    if original:
-        module["original_module"] = True
+    for remark in _REMARK.findall(remarks):
+        if _ORIGINAL.search(remark):
+            module["original_module"] = True
+        else:
+            module["warning" if _WARNING.match(remark) else "remark"] = remark
     if warning:
         module["warning"] = warning.strip().strip("()")
     return module

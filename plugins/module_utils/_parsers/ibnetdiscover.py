@@ -1,7 +1,7 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``ibnetdiscover`` and ``ibnetdiscover -p``: the links of an InfiniBand fabric.
+"""``ibnetdiscover`` (and ``-p``): the links of an InfiniBand fabric; ``-l``, ``ibhosts`` and ``ibswitches``: its nodes.
 
 Value::
 
@@ -11,7 +11,7 @@ Value::
      "errors": [...]}
 
 Each link stands there once from either end, as the tool prints it.  ``speed`` is absent for ``???``; a link without
-``peer`` leads to nothing that answers.  ``guid`` of a CA is its port's, ``nodes`` (topology form only) have the node's.
+``peer`` leads to nothing that answers.  ``guid`` of a CA is its port's, ``nodes`` (not with ``-p``) have the node's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,24 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.iblinkinfo import short_guid
 
-_TYPES = {"CA": "ca", "SW": "switch", "RT": "router", "Ca": "ca", "Switch": "switch", "Rt": "router"}
+_TYPES = {
+    "CA": "ca",
+    "SW": "switch",
+    "RT": "router",
+    "Ca": "ca",
+    "Switch": "switch",
+    "Rt": "router",
+    "Router": "router",
+}
 _LETTERS = {"H": "ca", "S": "switch", "R": "router"}
 _END = r"(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-f]+)"
 _ROW = re.compile(rf"^{_END}\s+(\d+)x\s+(\S+)\s+(?:-\s+{_END}\s+\(\s*'(.*)'\s+-\s+'(.*)'\s*\)|'(.*)')\s*$")
 _NODE = re.compile(
     r'^(Switch|Ca|Rt)\s+(\d+)\s+"([HSR])-([0-9a-f]+)"\s+#\s+"(.*)"(?:\s+.*?\blid\s+(\d+)\s+lmc\s+\d+)?\s*$'
+)
+_LISTED = re.compile(
+    r'^(Switch|Ca|Rt|Router)\s*: (0x[0-9a-f]+) ports (\d+) (?:devid 0x[0-9a-f]+ vendid 0x[0-9a-f]+ )?"(.*)"'
+    r"(?: .*?\blid (\d+) lmc \d+)?\s*$"
 )
 _EDGE = re.compile(
     r'^\[(?P<port>\d+)\](?:\[ext \d+\])?(?:\((?P<guid>[0-9a-f]+)\))?\s+"(?P<letter>[HSR])-(?P<peer>[0-9a-f]+)"'
@@ -80,7 +92,7 @@ class _Reader:
                 self.node, self.identity = None, {}
             return
         row, node, edge = _ROW.match(line.text), _NODE.match(line.text), _EDGE.match(line.text)
-        identity = _IDENTITY.match(line.text)
+        identity, listed = _IDENTITY.match(line.text), _LISTED.match(line.text)
         if line.blank:
             if line.terminated:
                 self.node, self.identity = None, {}
@@ -91,6 +103,8 @@ class _Reader:
             self.problems.add("ibnetdiscover did not finish.", line)
         elif not line.terminated:
             self.problems.cut(line)
+        elif listed:
+            self._listed(listed)
         elif identity:
             self.identity[identity.group(1)] = short_guid(identity.group(2)) or ""
         elif node:
@@ -112,6 +126,17 @@ class _Reader:
         if self.identity.get("sysimgguid"):
             self.node["system_image_guid"] = self.identity["sysimgguid"]
         self.value["nodes"].append(self.node)
+
+    def _listed(self, match: re.Match[str]) -> None:
+        node = {
+            "type": _TYPES[match.group(1)],
+            "number_of_ports": int(match.group(3)),
+            "guid": short_guid(match.group(2)),
+            "description": match.group(4),
+        }
+        if match.group(5):
+            node["lid"] = int(match.group(5))
+        self.value["nodes"].append(node)
 
     def _edge(self, match: re.Match[str]) -> None:
         assert self.node is not None

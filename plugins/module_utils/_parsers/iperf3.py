@@ -8,6 +8,7 @@ Value::
     {"version", "protocol": "TCP"|"UDP", "streams", "duration_s", "reverse": bool, "congestion_control",
      "connections": [{"local_address", "local_port", "remote_address", "remote_port"}],
      "sent_bits_per_second", "received_bits_per_second", "sent_bytes", "received_bytes", "retransmits",
+     "reverse_sent_bits_per_second", "reverse_received_bits_per_second",         # the way back of --bidir
      "jitter_ms", "lost_packets", "packets", "lost_percent",
      "bits_per_second",                       # UDP of older versions, which have one sum for both ends
      "cpu_host_percent", "cpu_remote_percent",
@@ -15,7 +16,8 @@ Value::
      "streams_ended": [{"id", "role": "sender"|"receiver", "bits_per_second", "retransmits"}],
      "error": text, "complete": bool}
 
-With ``error`` nothing that was measured counts, even where intervals are there.
+With ``error`` nothing that was measured counts, even where intervals are there.  With ``--bidir`` intervals are those
+of the way forth.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._reco
 
 _CONNECTED = re.compile(r"^\[\s*(\d+)\] local (\S+) port (\d+) connected (?:to|with) (\S+) port (\d+)")
 _ROW = re.compile(
-    r"^\[\s*(SUM|\d+)\](?:\[[A-Z-]+\])?\s+(\d+\.\d+)-\s*(\d+\.\d+)\s+sec\s+([\d.]+) ([KMGT]?)Bytes\s+([\d.]+) "
+    r"^\[\s*(SUM|\d+)\](?:\[([A-Z]X)-[A-Z]\])?\s+(\d+\.\d+)-\s*(\d+\.\d+)\s+sec\s+([\d.]+) ([KMGT]?)Bytes\s+([\d.]+) "
     r"([KMGT]?)(bits|Bytes)/sec(.*)$"
 )
 _HEADER = re.compile(r"^\[ ID\](?:\[Role\])?\s+Interval\s+Transfer\s+(?:Bitrate|Bandwidth)(.*)$")
 _LOSS = re.compile(r"([\d.]+) ms\s+(-?\d+)/(\d+) \(([\d.e+-]+|nan|-nan)%\)")
-_ERROR = re.compile(r"^iperf3: (?:error - (.*)|interrupt - (.*))$")
+_ERROR = re.compile(r"^iperf3: (?:error - |interrupt - )?(.*)$")
+_INTERRUPT_ECHO = re.compile(r"^\^C")
 _DECIMAL = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
@@ -60,21 +63,41 @@ class _Reader:
         self.problems = problems
         self.value: dict[str, Any] = {"connections": [], "intervals": [], "streams_ended": []}
         self.columns = ""
-        self.ids: list[str] = []
+        self.ids: dict[str, str] = {}  # number of a stream → the way it goes
+        self.ruled = False  # the last line was the one that stands between groups of rows
+        self.after = False  # sums follow: their header stands below such a line
+        self.started: set[str] = set()  # streams of which an interval from the start on has been there
+        self.tests = 0  # of a server
+        self.server = False
         self.summary: dict[str, dict[str, Any]] = {}
         self.done = False
 
     def read(self, line: Line) -> None:
+        line = line._replace(text=_INTERRUPT_ECHO.sub("", line.text))
         text = line.text
         error = _ERROR.match(text.strip())
         if re.match(r"^iperf Done\.", text):
             self.done = True
+        elif re.match(r"^(?:- ){10,}-?\s*$", text):
+            self.ruled = line.terminated
+            return
         elif not line.terminated:
             self.problems.cut(line)
         elif error:
-            self.value.setdefault("error", (error.group(1) or error.group(2)).strip())
+            # A server is stopped by hand when its test is over.
+            tested = self.summary or self.value["intervals"]
+            if not (self.server and tested and "terminated" in error.group(1)):
+                self.value.setdefault("error", error.group(1).strip())
+        elif text.startswith("Server listening on"):
+            self.server = True
+        elif text.startswith("Accepted connection from"):
+            self.tests += 1
+            self.after = False
+        elif text.startswith("Reverse mode,"):
+            self.value["reverse"] = True
         elif _HEADER.match(text):
             self.columns = text
+            self.after = self.ruled
             if "Datagrams" in text:
                 self.value["protocol"] = "UDP"
             elif "Retr" in text:
@@ -85,6 +108,7 @@ class _Reader:
             self._row(text, line)
         elif re.match(r"^iperf \d", text):
             self.value["version"] = text.split()[1]
+        self.ruled = False
 
     def _connected(self, text: str) -> None:
         match = _CONNECTED.match(text)
@@ -101,16 +125,16 @@ class _Reader:
             }
         )
 
-    def _identify(self, number_: str) -> None:
-        if number_ != "SUM" and number_ not in self.ids:
-            self.ids.append(number_)
+    def _identify(self, number_: str, way: str = "") -> None:
+        if number_ != "SUM" and (way or number_ not in self.ids):
+            self.ids[number_] = way
 
     def _row(self, text: str, line: Line) -> None:
         match = _ROW.match(text)
         if not match:
             return
-        number_, start, end, transferred, byte_unit, rate, rate_unit, rate_kind, rest = match.groups()
-        self._identify(number_)
+        number_, way, start, end, transferred, byte_unit, rate, rate_unit, rate_kind, rest = match.groups()
+        self._identify(number_, way or "")
         bits = number(rate)
         size = number(transferred)
         if bits is None or size is None:
@@ -136,22 +160,35 @@ class _Reader:
             row["retransmits"] = int(rest.split()[0])
         if role:
             row["bytes"] = int(size * _BINARY[byte_unit])
-            self.summary.setdefault(f"{number_} {role.group(1)}", row)
+            if self.tests > 1:
+                return
+            self.summary.setdefault(f"{way or ''} {number_} {role.group(1)}", row)
             if number_ != "SUM":
                 ended = {"id": int(number_), "role": role.group(1), "bits_per_second": row["bits_per_second"]}
                 if "retransmits" in row:
                     ended["retransmits"] = row["retransmits"]
                 self.value["streams_ended"].append(ended)
-        elif "(omitted)" not in rest:
-            self.value["intervals"].append({"id": number_, **row})
+        elif (self.after or (row["start_s"] == 0 and number_ in self.started)) and self.tests < 2:
+            # UDP of older versions: one sum for both ends.
+            self.summary.setdefault(f"{way or ''} {number_} both", row)
+        elif "(omitted)" not in rest and self.tests < 2:
+            if row["start_s"] == 0:
+                self.started.add(number_)
+            self.value["intervals"].append({"id": number_, "way": way or "", **row})
+
+    def _owner(self, way: str) -> str:
+        """Whose sums count: those of the one stream that goes this way, or of all together."""
+        ids = [number_ for number_, its in self.ids.items() if its == way]
+        return f"{way} {'SUM' if len(ids) > 1 else ids[0] if ids else ''}"
 
     def result(self) -> dict[str, Any]:
         value = self.value
-        several = len(self.ids) > 1
-        # With several streams the sums count; which streams there are is known before the first summary.
-        intervals = [row for row in value["intervals"] if (row["id"] == "SUM") == several]
-        value["intervals"] = [{key: item for key, item in row.items() if key != "id"} for row in intervals]
-        owner = "SUM" if several else (self.ids[0] if self.ids else "")
+        # One end of --bidir says TX of the way forth, and RX of the way back.
+        ways = {way for way in self.ids.values() if way}
+        forth = "TX" if ways else ""
+        owner = self._owner(forth)
+        intervals = [row for row in value["intervals"] if f"{row['way']} {row['id']}" == owner]
+        value["intervals"] = [{key: item for key, item in row.items() if key not in ("id", "way")} for row in intervals]
         sent, received = self.summary.get(f"{owner} sender"), self.summary.get(f"{owner} receiver")
         for prefix, row in (("sent", sent), ("received", received)):
             if row:
@@ -159,10 +196,21 @@ class _Reader:
                 value[f"{prefix}_bytes"] = row["bytes"]
         if sent and "retransmits" in sent:
             value["retransmits"] = sent["retransmits"]
+        both = self.summary.get(f"{owner} both")
+        if both and not (sent or received):
+            value["bits_per_second"] = both["bits_per_second"]
         for key in ("jitter_ms", "lost_packets", "packets", "lost_percent"):
-            if received and key in received:
-                value[key] = received[key]
-        value["complete"] = self.done and "error" not in value
+            if (received or both or {}).get(key) is not None:
+                value[key] = (received or both or {})[key]
+        if ways:
+            back = self._owner("RX")
+            for role, prefix in (("sender", "sent"), ("receiver", "received")):
+                row = self.summary.get(f"{back} {role}")
+                if row:
+                    value[f"reverse_{prefix}_bits_per_second"] = row["bits_per_second"]
+        value["complete"] = (self.done or (self.server and bool(self.summary))) and "error" not in value
+        if self.tests > 1:
+            self.problems.add(f"The text holds {self.tests} tests; only the first one was read.")
         if "error" not in value and not value["complete"]:
             if self.ids or self.columns or value["connections"]:
                 self.problems.add("The output ends before the summary: the run did not finish or the text was cut off.")
@@ -193,7 +241,7 @@ def _parse_json(text: str, problems: Problems) -> Parsed:
     _end(finish, value)
     error = document.get("error")
     if isinstance(error, str):
-        value["error"] = error
+        value["error"] = re.sub(r"^error - ", "", error)
     value["complete"] = good and "error" not in value and bool(finish)
     if good and not finish and "error" not in value:
         problems.add("The run did not finish: there is no summary.")
@@ -262,6 +310,10 @@ def _end(end: dict[str, Any], value: dict[str, Any]) -> None:
             value[f"{prefix}_bytes"] = cells["bytes"]
     if "retransmits" in sent:
         value["retransmits"] = sent["retransmits"]
+    for prefix in ("sent", "received"):
+        back = _measures(_dict(end.get(f"sum_{prefix}_bidir_reverse")))
+        if "bits_per_second" in back:
+            value[f"reverse_{prefix}_bits_per_second"] = back["bits_per_second"]
     total = _measures(_dict(end.get("sum")))
     if "bits_per_second" in total:
         value["bits_per_second"] = total["bits_per_second"]

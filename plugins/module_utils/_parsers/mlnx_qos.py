@@ -35,7 +35,8 @@ _DSCP = re.compile(r"^\s*prio:(\d+)\s+dscp:([\d,\s]*)$")
 _ROW = re.compile(r"^\s*(priority|enabled|buffer)\s+([\d\s]+)$")
 _LIKE_A_ROW = re.compile(r"^\s+(?:enabled|buffer)\b")
 _TC = re.compile(r"^tc:\s*(\d+)\s+ratelimit:\s*(unlimited|[\d.]+ ?Gbps),\s*tsa:\s*(\w+)(?:,\s*bw:\s*(\d+)%)?\s*$")
-_TC_PRIORITY = re.compile(r"^\s+priority:\s*(\d+)?\s*$")
+# Old releases say "up" (user priority), and list socket priorities below it.
+_TC_PRIORITY = re.compile(r"^\s+(?:priority|up):\s*(\d+)?\s*$")
 _BUFFERS = re.compile(r"^Receive buffer size \(bytes\):\s*([\d,]+?),?(?:max_buffer_size=(\d+))?\s*$")
 _ERROR = re.compile(r"^(?:Traceback|Netdev|.*[Ee]rror\b|usage:|RuntimeError|Can't)")
 _DCBX = {"OS controlled": "os", "Firmware controlled": "firmware"}
@@ -57,8 +58,11 @@ class _Reader:
             return
         if re.match(r"^\*{3,}", text):
             self.value["warnings"].append(text.strip("* "))
-        elif "not supported" in text:
-            self.value["unsupported"].append(text.strip())
+        elif "not supported" in text or text.startswith("Unable to get"):
+            if line.terminated or text.endswith("on your system"):
+                self.value["unsupported"].append(text.strip())
+            else:
+                self.problems.cut(line)
         elif not (self._dscp(line) or self._vector(line) or self._tc(line) or self._field(line)):
             if _ERROR.match(text) or failure(text):
                 self.value["errors"].append(text.strip())

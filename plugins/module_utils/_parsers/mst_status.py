@@ -10,7 +10,8 @@ Value::
                   "description", "extra"}],
      "errors": [...]}
 
-``numa_node`` is None where the firmware tells none (-1).
+``numa_node`` is None where the firmware tells none (-1).  Without the driver's modules the tool knows nothing of a
+device but its ``pci``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _MODULE = re.compile(r"^\s+(MST .*?module) (is not loaded|loaded)\s*$")
 _DEVICE = re.compile(r"^(/dev/mst/\S+)\s+- (.*?)\s*$")
 _PLACE = re.compile(r"^\s+domain:bus:dev\.fn=([0-9a-fA-F:.]+)\s")
 _ROW = re.compile(r"^\s*(?P<type>[A-Z][\w-]*)\(rev:(?P<revision>\w+)\)\s+(?P<rest>\S.*)$")
+_ADDRESS = re.compile(r"^\s*((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\s*$")
 _NO_MST = re.compile(r"^(?:NA|N/A|-)$")
 
 
@@ -65,12 +67,15 @@ def parse(text: str) -> Parsed:
         device = _DEVICE.match(line.text)
         place = _PLACE.match(line.text)
         row = _ROW.match(line.text)
-        said = said or line.text.startswith(("MST modules", "MST devices", "PCI devices", "DEVICE_TYPE"))
+        bare = _ADDRESS.match(line.text)
+        said = said or line.text.startswith(("MST modules", "MST devices", "PCI devices", "PCI Devices", "DEVICE_TYPE"))
         if failure(line.text) or line.text.startswith("-E-"):
             value["errors"].append(line.text.strip())
             problems.add("mst did not answer.", line)
         elif row:
             value["devices"].append(_row(line, row, problems))
+        elif bare:  # the function ends it
+            value["devices"].append({"pci": pci_address(bare.group(1)), "extra": {}})
         elif not line.terminated:
             problems.cut(line)
         elif module:

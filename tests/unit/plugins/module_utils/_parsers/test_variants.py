@@ -259,3 +259,83 @@ def test_words_of_newer_nccl():
     )
     assert (completion["kind"], completion["status"], completion["vendor_error"]) == ("completion_error", 12, 129)
     assert "peer" not in completion
+
+
+def test_iperf3_both_ways():
+    value, reasons = read("iperf3", "bidirectional.txt")
+    assert not reasons
+    assert [row["bits_per_second"] for row in value["intervals"]] == [923e6, 931e6]
+    assert (value["sent_bits_per_second"], value["received_bits_per_second"], value["retransmits"]) == (927e6, 922e6, 2)
+    assert (value["reverse_sent_bits_per_second"], value["reverse_received_bits_per_second"]) == (847e6, 843e6)
+    document = (
+        '{"start": {}, "intervals": [], "end": {"sum_sent": {"bits_per_second": 9e8}, '
+        '"sum_sent_bidir_reverse": {"bits_per_second": 7e8}, "sum_received_bidir_reverse": {"bits_per_second": 6e8}}}'
+    )
+    value, reasons = parse("iperf3", document)
+    assert not reasons
+    assert (value["reverse_sent_bits_per_second"], value["reverse_received_bits_per_second"]) == (7e8, 6e8)
+
+
+def test_iperf3_of_a_server_that_was_stopped_after_its_test():
+    value, reasons = read("iperf3", "server.txt")
+    assert not reasons
+    assert value["complete"]
+    assert "error" not in value
+    assert value["received_bits_per_second"] == 9.39e9
+
+
+def test_iperf3_with_one_sum_for_both_ends():
+    value, reasons = read("iperf3", "udp-one-sum.txt")
+    assert not reasons
+    assert len(value["intervals"]) == 2
+    assert (value["bits_per_second"], value["lost_packets"], value["packets"]) == (1010000.0, 1, 31)
+
+
+def test_iperf3_interrupted():
+    value, _reasons = read("iperf3", "interrupted.txt")
+    assert [row["end_s"] for row in value["intervals"]] == [1.0, 1.53]
+    assert value["error"] == "the client has terminated"
+    assert not value["complete"]
+
+
+def test_iperf3_errors_read_alike_in_text_and_json():
+    text = parse("iperf3", "iperf3: error - unable to connect to server: Connection refused\n")[0]
+    document = (
+        '{"start": {}, "intervals": [], "end": {}, "error": "error - unable to connect to server: Connection refused"}'
+    )
+    assert text["error"] == parse("iperf3", document)[0]["error"] == "unable to connect to server: Connection refused"
+    assert parse("iperf3", "iperf3: the client has unexpectedly closed the connection\n")[0]["error"]
+
+
+def test_mst_status_without_its_modules():
+    value, reasons = read("mst_status", "modules-not-loaded.txt")
+    assert not reasons
+    assert [device["pci"] for device in value["devices"]] == ["0000:21:00.0", "0001:22:00.1"]
+    assert [module["loaded"] for module in value["modules"]] == [False, False]
+
+
+def test_mlnx_qos_of_old_releases():
+    value, reasons = read("mlnx_qos", "user-priorities.txt")
+    assert not reasons
+    assert value["priority_to_tc"] == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert value["pfc"][3] is True
+
+
+def test_remarks_of_newer_dkms():
+    value, reasons = read("dkms_status", "newer-remarks.txt")
+    assert not reasons
+    first, second, third, fourth = value["modules"]
+    assert (first["original_module"], first.get("warning")) == (True, None)
+    assert (second["original_module"], second["warning"]) == (True, "Differences between built and installed modules")
+    assert third["warning"] == "Built modules are missing in the kernel modules folder"
+    assert fourth["status"] == "built"
+
+
+def test_lists_of_a_fabrics_nodes():
+    value, reasons = read("ibnetdiscover", "list.txt")
+    assert not reasons
+    assert [(node["type"], node["guid"], node["number_of_ports"]) for node in value["nodes"]] == [
+        ("switch", "fc6a1c0300e7ef80", 65),
+        ("ca", "5c257303000a11c0", 1),
+    ]
+    assert [node["lid"] for node in read("ibnetdiscover", "ibswitches.txt")[0]["nodes"]] == [1, 14]
