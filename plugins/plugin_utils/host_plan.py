@@ -22,6 +22,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     nccl_env,
     nic_firmware,
     packages,
+    port_settings,
     rails,
     roce,
     sysctls,
@@ -107,9 +108,14 @@ def plan_host(
         )
     quality_of = _qos(host)
     tuned, port_tuning = tuning.for_host(intent, machine, host.rails, host.affinity)
+    chosen = port_choices(host)
+    ports = chosen.ports()
+    tuned["reasons"] |= chosen.reasons
+    tuned["left_out"] |= chosen.left_out
     firmware, firmware_notes = nic_firmware.for_host(intent, machine, host.rails, quality, _protected(host))
     host.notes += firmware_notes
     costs = [_link_cost(host, rail, quality_of) for rail in host.rails]
+    costs += [(f"port {netdev}", *_port_cost(host, netdev, settings)) for netdev, settings in ports.items()]
     costs += [("driver", *_driver_cost(sets)), ("firmware", firmware["disruption"], firmware["disruption_reason"])]
     _note_missing_rails(host)
     _note_topology(host)
@@ -141,7 +147,7 @@ def plan_host(
             "gpudirect_reason": direct_reason,
         },
         "qos": quality_of,
-        "nic_ports": _nic_ports(host, quality_of, port_tuning),
+        "nic_ports": _nic_ports(host, quality_of, port_tuning, ports),
         "nic_firmware": firmware,
         "tuning": tuned,
         "nccl_env": env,
@@ -267,16 +273,21 @@ def _qos(host: Host) -> dict[str, t.Any]:
 
 
 def _nic_ports(
-    host: Host, quality_of: dict[str, t.Any], port_tuning: dict[str, dict[str, t.Any]]
+    host: Host,
+    quality_of: dict[str, t.Any],
+    port_tuning: dict[str, dict[str, t.Any]],
+    own: dict[str, dict[str, t.Any]],
 ) -> list[dict[str, t.Any]]:
     """What nic_settings takes: the ports of the rails with their run-time settings."""
     ports = []
     rail_of = {rail.netdev: rail for rail in host.rails}
-    alone = [netdev for netdev in port_tuning if netdev not in quality_of and not _is_bond(host, netdev)]
+    tuned = [netdev for netdev in (*port_tuning, *own) if netdev not in quality_of and not _is_bond(host, netdev)]
+    alone = list(dict.fromkeys(tuned))
     for netdev in (*quality_of, *alone):
         dev = host.machine.netdevs.get(netdev)
         rail = rail_of.get(netdev) or rail_of.get(dev.master if dev else "")
         settings = {**quality_of.get(netdev, {}), **port_tuning.get(rail.netdev if rail else "", {})}
+        settings |= own.get(netdev, {})
         if rail and settings:
             ports.append(
                 {
@@ -308,6 +319,14 @@ def _link_cost(host: Host, rail: rails.Rail, quality_of: dict[str, t.Any]) -> tu
     present = mapping(host.machine.facts.get("qos")).get(rail.netdev)
     cost, why = disruption.of_link(dev, host.intent["gpu_fabric_mtu"], wanted["pfc"] if wanted else None, present)
     return (f"rail {rail.rail} {rail.netdev}", cost, why)
+
+
+def port_choices(host: Host) -> port_settings.PortSettings:
+    return port_settings.PortSettings(host.intent, host.machine, host.rails, _protected(host))
+
+
+def _port_cost(host: Host, netdev: str, settings: dict[str, t.Any]) -> tuple[str, str]:
+    return port_settings.cost(netdev, mapping(mapping(host.machine.facts.get("netdevs")).get(netdev)), settings)
 
 
 def _driver_cost(sets: dict[str, t.Any]) -> tuple[str, str]:

@@ -18,7 +18,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, contradictions
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import (
+    FEC_OF_SPEED,
+    Intent,
+    Problem,
+    contradictions,
+)
 
 PREFIX = "gpu_fabric_"
 _VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
@@ -81,6 +86,8 @@ class Option:
 
     @property
     def allowed(self) -> str:
+        if self.kind == "raw":
+            return _RAW[self.form][1]
         if self.choices:
             return "one of " + ", ".join(str(c) for c in self.choices)
         if self.kind in ("int", "float"):
@@ -118,6 +125,31 @@ _FORMS: dict[str, tuple[t.Callable[[str], bool], str]] = {
     "word": (lambda v: bool(v) and not any(c.isspace() for c in v), "a text without blanks"),
     "text": (lambda v: bool(v.strip()), "a text"),
     "path": (lambda v: bool(v.strip()), "a path"),
+}
+
+
+def _rings(value: t.Any) -> t.Any:
+    """A word, or sizes by side. Drivers round others than powers of two up, and would never have what is wanted."""
+    if value in ("untouched", "max"):
+        return value
+    if not isinstance(value, t.Mapping) or not value or set(value) - {"rx", "tx"}:
+        return None
+    sizes = {side: _integer(size) for side, size in value.items()}
+    ok = all(size is not None and 64 <= size <= 16384 and size & (size - 1) == 0 for size in sizes.values())
+    return sizes if ok else None
+
+
+def _channels(value: t.Any) -> t.Any:
+    if value in ("untouched", "auto"):
+        return value
+    number = _integer(value)
+    return number if number is not None and 1 <= number <= 1024 else None
+
+
+#: Options of more than one type: the value in its exact type, or None where it does not fit.
+_RAW: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
+    "rings": (_rings, "untouched, max, or a mapping of rx, tx or both to powers of two from 64 to 16384"),
+    "channels": (_channels, "untouched, auto, or a number from 1 to 1024"),
 }
 
 OPTIONS: tuple[Option, ...] = (
@@ -222,6 +254,35 @@ OPTIONS: tuple[Option, ...] = (
         "auto",
         "How the fabric spreads load; auto leaves NCCL's defaults.",
         choices=("auto", "ecmp", "adaptive"),
+    ),
+    Option(
+        "rings",
+        "raw",
+        "untouched",
+        "Descriptors of each receive and send queue of the rails; max: as many as the device has.",
+        form="rings",
+    ),
+    Option(
+        "channels",
+        "raw",
+        "untouched",
+        "Queue pairs of each rail; auto: the CPUs of its NUMA node, shared out among the rails there.",
+        form="channels",
+    ),
+    Option(
+        "link_speed_gbps",
+        "int",
+        None,
+        "Speed of the rails' Ethernet ports; with negotiation nothing else is offered. Unset: what the ports agree on.",
+        choices=tuple(FEC_OF_SPEED),
+    ),
+    Option("link_autoneg", "bool", None, "Negotiation of the rails' Ethernet ports; false needs link_speed_gbps, too."),
+    Option(
+        "link_fec",
+        "str",
+        "untouched",
+        "Forward error correction of the rails' Ethernet ports; auto leaves it to the ports.",
+        choices=("untouched", "auto", "rs", "baser", "llrs", "off"),
     ),
     Option(
         "max_read_request",
@@ -359,10 +420,17 @@ def _fit(option: Option, value: t.Any) -> tuple[t.Any, str]:
         return (value, "") if isinstance(value, bool) else (None, shown)
     if option.kind == "int":
         number = _integer(value)
+        if option.choices:
+            return (number, "") if number in option.choices else (None, shown)
         if number is None or (option.low is not None and not option.low <= number <= t.cast(int, option.high)):
             return None, shown
         return number, ""
+    if option.kind == "raw":
+        fitted = _RAW[option.form][0](value.strip() if isinstance(value, str) else value)
+        return (fitted, "") if fitted is not None else (None, shown)
     if option.kind == "str":
+        if value is False and "off" in option.choices:
+            return "off", ""  # which is what YAML makes of the bare word
         if isinstance(value, (int, float)) and not isinstance(value, bool) and option.form == "version":
             return None, f"{value!r} is a number; write it in quotes, or YAML drops its zeros"
         if isinstance(value, int) and not isinstance(value, bool) and str(value) in option.choices:

@@ -37,6 +37,7 @@ def contradictions(intent: Intent) -> list[Problem]:
         *_qos_agrees(intent),
         *_classes_agree(intent),
         *_firmware_agrees(intent),
+        *_link_agrees(intent),
         *_mappings(intent),
         *_roles_apart(intent),
     ]
@@ -186,6 +187,38 @@ def _firmware_agrees(intent: Intent) -> list[Problem]:
         elif name.startswith("LINK_TYPE") and value is not None and wanted and str(value).upper() not in wanted:
             message = f"{name} is {value} with gpu_fabric_fabric: {intent['gpu_fabric_fabric']}"
             problems.append(Problem(variable, message, f"{wanted[0]} with that fabric, or gpu_fabric_fabric: auto"))
+    return problems
+
+
+#: Error correction that is in use at each speed, in Gb/s. Lanes of 50 Gb/s and more cannot do without Reed-Solomon.
+FEC_OF_SPEED: dict[int, tuple[str, ...]] = {
+    1: ("auto", "off"),
+    10: ("auto", "baser", "off"),
+    25: ("auto", "rs", "baser", "llrs", "off"),
+    40: ("auto", "baser", "off"),
+    50: ("auto", "rs", "baser", "llrs", "off"),
+    100: ("auto", "rs", "llrs", "off"),
+    200: ("auto", "rs", "llrs"),
+    400: ("auto", "rs", "llrs"),
+    800: ("auto", "rs", "llrs"),
+}
+
+
+def _link_agrees(intent: Intent) -> list[Problem]:
+    """Speed, negotiation and FEC of the rails' ports."""
+    problems = []
+    speed, autoneg, fec = (intent[f"gpu_fabric_link_{name}"] for name in ("speed_gbps", "autoneg", "fec"))
+    if autoneg is False and speed is None:
+        allowed = "false with gpu_fabric_link_speed_gbps, or true"
+        problems.append(Problem("gpu_fabric_link_autoneg", "false without a speed to force the ports to", allowed))
+    if speed is not None and fec not in ("untouched", *FEC_OF_SPEED[speed]):
+        message = f"{fec} with gpu_fabric_link_speed_gbps: {speed}"
+        problems.append(Problem("gpu_fabric_link_fec", message, f"{', '.join(FEC_OF_SPEED[speed])} at that speed"))
+    if intent["gpu_fabric_fabric"] == "infiniband":
+        for name, value in (("speed_gbps", speed), ("autoneg", autoneg), ("fec", None if fec == "untouched" else fec)):
+            if value is not None:
+                message = f"{value} with gpu_fabric_fabric: infiniband"
+                problems.append(Problem(f"gpu_fabric_link_{name}", message, "Ethernet rails; InfiniBand has an SM"))
     return problems
 
 

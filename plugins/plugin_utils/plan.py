@@ -18,6 +18,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     bonds,
     firewall,
     management_link,
+    port_settings,
     rails,
     roce,
     schedules,
@@ -25,7 +26,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import classify
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.host_plan import Host, plain_address, plan_host
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.host_plan import (
+    Host,
+    plain_address,
+    plan_host,
+    port_choices,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import (
     Intent,
     IntentError,
@@ -100,9 +106,13 @@ def plan_rack(
     problems += _count_fits(hosts)
     problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
     problems += [(host.name, problem) for host in hosts for problem in bonds.problems(host.intent)]
+    problems += [(host.name, problem) for host in hosts for problem in port_choices(host).problems()]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
     if problems:
         raise IntentError(problems)
+    for host in hosts:
+        for rail in host.rails:
+            rail.nominal_gbps = port_settings.forced_gbps(host.intent, host.machine, rail) or rail.nominal_gbps
 
     fabrics = collections.Counter(h.fabric for h in hosts if h.fabric != "none")
     quality = roce.rack_values(rack_intent)

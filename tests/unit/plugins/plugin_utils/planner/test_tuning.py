@@ -158,6 +158,10 @@ def test_whatever_is_planned_is_known_to_the_program_on_the_host():
         roce_buffer_size=[20016, 200000, 0, 0, 0, 0, 0, 0],
         roce_priority_to_buffer=[0, 0, 0, 1, 0, 0, 0, 0],
         roce_accelerations={"adp_retrans": False},
+        rings={"rx": 8192},
+        channels=16,
+        link_speed_gbps=200,
+        link_fec="rs",
     )
     assert set(plan["tuning"]["host"]) == program.HOST_KNOWN
     assert set(settings(plan)) == program.KNOWN
