@@ -6,6 +6,7 @@ Two pairs of machines, each machine with another network manager; the tests buil
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import Any
 
@@ -18,6 +19,8 @@ from states import assert_as_planned, states
 PAIRS = [("networkmanager", "ifupdown"), ("netplan", "networkd")]
 pytestmark = pytest.mark.parametrize("pair", PAIRS, indirect=True, scope="module", ids="-".join)
 MEMBERS = ["ens6", "ens7"]
+# A busy controller may take many seconds to pull the cable.
+LOAD_S = 75
 RAILS = "Rails have their MTU, addresses, routes and rules"
 
 
@@ -68,7 +71,8 @@ def test_bond_is_of_the_planned_kind(first: Run, pair: Pair, mode: str) -> None:
 def test_traffic_goes_on_when_a_cable_is_pulled(first: Run, pair: Pair) -> None:
     server, client = pair.machines
     server.run("systemd-run --quiet --collect --unit=load-server iperf3 --server --one-off")
-    load = client.start("iperf3 --client 10.30.0.1 --time 45 --json")
+    start = time.monotonic()
+    load = client.start(f"iperf3 --client 10.30.0.1 --time {LOAD_S} --json")
     time.sleep(12)
     counted = runs.sent_bytes(client, MEMBERS)
     time.sleep(3)
@@ -78,14 +82,18 @@ def test_traffic_goes_on_when_a_cable_is_pulled(first: Run, pair: Pair) -> None:
     for machine in pair.machines:
         machine.plug(f"bond{MEMBERS.index(carrying)}", connected=False)
     left = runs.sent_bytes(client, MEMBERS)
-    said = json.loads(load.communicate(timeout=180)[0])
+    pulled_s = math.ceil(time.monotonic() - start)
+    said = json.loads(load.communicate(timeout=LOAD_S + 120)[0])
     now = runs.sent_bytes(client, MEMBERS)
     for machine in pair.machines:
         machine.plug(f"bond{MEMBERS.index(carrying)}", connected=True)
     seconds = [interval["sum"]["bytes"] for interval in said["intervals"]]
-    assert len(seconds) >= 40
-    assert sum(seconds[-10:]) > sum(seconds[:10]) / 4, seconds
-    assert now[other] - left[other] > 10 * (now[carrying] - left[carrying]), (left, now)
+    # The emulated machines' speed goes up and down; a bond that stands still sends nothing at all.
+    before, after = seconds[:10], seconds[pulled_s + 5 :]
+    assert len(after) >= 10, f"the cable was pulled {pulled_s} s after the start, of {LOAD_S}"
+    assert sum(after) / len(after) > sum(before) / len(before) / 20, seconds
+    sent = {name: now[name] - left[name] for name in MEMBERS}
+    assert sent[other] > sum(after) and sent[other] > 100 * sent[carrying], sent
 
 
 def test_second_run_changes_nothing(first: Run, pair: Pair, plan: dict[str, Any], intent: tuple[str, str]) -> None:
