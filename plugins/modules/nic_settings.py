@@ -30,7 +30,7 @@ options:
     default: []
     suboptions:
       netdev:
-        description: Name of the interface.
+        description: Name of the interface; of a port of InfiniBand the name of its RDMA device, as in O(ports[].hca).
         type: str
         required: true
       hca:

@@ -280,13 +280,13 @@ def _nic_ports(
 ) -> list[dict[str, t.Any]]:
     """What nic_settings takes: the ports of the rails with their run-time settings."""
     ports = []
-    rail_of = {rail.netdev: rail for rail in host.rails}
+    rail_of = {rail.port_name: rail for rail in host.rails}
     tuned = [netdev for netdev in (*port_tuning, *own) if netdev not in quality_of and not _is_bond(host, netdev)]
     alone = list(dict.fromkeys(tuned))
     for netdev in (*quality_of, *alone):
         dev = host.machine.netdevs.get(netdev)
         rail = rail_of.get(netdev) or rail_of.get(dev.master if dev else "")
-        settings = {**quality_of.get(netdev, {}), **port_tuning.get(rail.netdev if rail else "", {})}
+        settings = {**quality_of.get(netdev, {}), **port_tuning.get(rail.port_name if rail else "", {})}
         settings |= own.get(netdev, {})
         if rail and settings:
             ports.append(

@@ -38,6 +38,11 @@ class Rail:
         """Where the rail is, independent of names."""
         return (self.hca.pci, self.port.number if self.port else 1)
 
+    @property
+    def port_name(self) -> str:
+        """What its port is known by: the interface, or on InfiniBand the adapter, whose interface may come later."""
+        return self.hca.name if self.link_layer == "InfiniBand" else self.netdev
+
 
 def lay(machine: Machine, found: Classification, affinity: Affinity) -> list[Rail]:
     """The host's rails in order. Without known affinity they are numbered by PCI path and paired with no GPU."""

@@ -172,10 +172,10 @@ class Tuning:
 def for_host(
     intent: t.Mapping[str, t.Any], machine: Machine, rails: t.Sequence[Rail], affinity: Affinity
 ) -> tuple[dict[str, t.Any], dict[str, dict[str, t.Any]]]:
-    """``plan.hosts[h].tuning``, and the settings of each rail's port by its interface."""
+    """``plan.hosts[h].tuning``, and the settings of each rail's port by its name."""
     tuning = Tuning(intent, machine, rails, affinity)
     host = tuning.host()
-    ports = {rail.netdev: tuning.port(rail) for rail in rails if rail.netdev}
+    ports = {rail.port_name: tuning.port(rail) for rail in rails if rail.port_name}
     return {
         "host": host,
         "cmdline": tuning.cmdline(),

@@ -19,6 +19,7 @@ CPUS = "/sys/devices/system/cpu"
 HUGEPAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 IRQS = "/proc/irq"
 NET = "/sys/class/net"
+INFINIBAND = "/sys/class/infiniband"
 
 
 class Governor(Knob):
@@ -68,11 +69,10 @@ class IrqAffinity(Knob):
     optional = True
 
     def __init__(self, port: Port) -> None:
-        self.netdev = port.netdev
+        self.folder = os.path.join(INFINIBAND if port.netdev == port.hca else NET, port.netdev, "device/msi_irqs")
 
     def _files(self) -> list[str]:
-        folder = os.path.join(NET, self.netdev, "device/msi_irqs")
-        numbers = sorted(filter(str.isdigit, os.listdir(folder)), key=int) if os.path.isdir(folder) else []
+        numbers = sorted(filter(str.isdigit, os.listdir(self.folder)), key=int) if os.path.isdir(self.folder) else []
         paths = [os.path.join(IRQS, number, "smp_affinity_list") for number in numbers]
         return [path for path in paths if os.path.exists(path)]
 

@@ -71,12 +71,11 @@ def port_of(entry: t.Mapping[str, t.Any]) -> Port:
     """The port by the names that it has now; they may have changed since the entry was written."""
     pci = entry.get("pci")
     hca = entry.get("hca")
-    return Port(
-        name_now("net", entry["netdev"], pci),
-        hca and name_now("infiniband", hca, pci),
-        int(entry.get("port") or 1),
-        pci,
-    )
+    number = int(entry.get("port") or 1)
+    adapter = hca and name_now("infiniband", hca, pci)
+    # A port of InfiniBand goes by its adapter: its interface is there only with ib_ipoib.
+    name = adapter if hca and entry["netdev"] == hca else name_now("net", entry["netdev"], pci)
+    return Port(name, adapter, number, pci)
 
 
 def name_now(kind: str, name: str, pci: str | None) -> str:
@@ -179,7 +178,8 @@ def read_carrier(path: str) -> bool:
 
 
 def is_there(entry: t.Mapping[str, t.Any]) -> bool:
-    return os.path.exists(f"/sys/class/net/{port_of(entry).netdev}")
+    port = port_of(entry)
+    return any(os.path.exists(f"/sys/class/{kind}/{port.netdev}") for kind in ("net", "infiniband"))
 
 
 def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:

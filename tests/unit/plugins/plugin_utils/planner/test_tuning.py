@@ -43,6 +43,15 @@ def test_infiniband_rails_get_their_read_requests_too():
     ports = plan_one(boxes.hgx_h100("InfiniBand"))["nic_ports"]
     assert len(ports) == 8 and {tuple(port["settings"]) for port in ports} == {("max_read_request_bytes",)}
     assert plan_one(boxes.hgx_h100("InfiniBand"), max_read_request="untouched")["nic_ports"] == []
+    # A host without ib_ipoib has no interface for them yet; the plan is the same before and after it is loaded.
+    bare = boxes.hgx_h100("InfiniBand")
+    for name, netdev in list(bare.facts["netdevs"].items()):
+        if netdev["kind"] == "ipoib":
+            del bare.facts["netdevs"][name]
+    for device in bare.facts["rdma_devices"].values():
+        for port in device["ports"].values():
+            port["netdevs"] = [name for name in port.get("netdevs", []) if name in bare.facts["netdevs"]]
+    assert plan_one(bare)["nic_ports"] == ports
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("untouched", None), ("1024", 1024), ("auto", 4096)])
