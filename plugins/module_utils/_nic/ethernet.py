@@ -83,17 +83,15 @@ class LinkMode(EthtoolKnob):
 
     def write(self, value: dict[str, t.Any]) -> None:
         words = []
-        if value.get("modes"):
+        if value.get("speed_gbps") and not value.get("modes"):
+            # Nothing that fast has half duplex; a port that is forced must be told all the same.
+            words += ["speed", str(value["speed_gbps"] * 1000), "duplex", "full"]
+        if "autoneg" in value:
+            words += ["autoneg", "on" if value["autoneg"] else "off"]
+        if value.get("autoneg") and (value.get("modes") or not value.get("speed_gbps")):
             supported = self._settings().get("supported_link_modes") or []
-            words = ["autoneg", "on", "advertise"]
-            words += [word for mode in supported for word in (mode, "on" if mode in value["modes"] else "off")]
-        else:
-            if value.get("speed_gbps"):
-                # Nothing that fast has half duplex; a port that is forced must be told all the same.
-                words += ["speed", str(value["speed_gbps"] * 1000), "duplex", "full"]
-            if "autoneg" in value:
-                # Alone, "on" offers every mode that is supported.
-                words += ["autoneg", "on" if value["autoneg"] else "off"]
+            chosen = value.get("modes") or supported
+            words += ["advertise", *(word for mode in supported for word in (mode, "on" if mode in chosen else "off"))]
         self.tell("-s", words)
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:

@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from railyard_lab import interfaces, kernel_log, modules, mount, nvconfig, profile, qos, toolbox, tree
+from railyard_lab import interfaces, kernel_log, link, modules, mount, nvconfig, profile, qos, toolbox, tree
 from railyard_lab import state as state_file
 
 
@@ -78,6 +78,7 @@ def boot(state: dict[str, Any]) -> None:
         if nic.get("qos"):
             nic["qos"] = qos.factory()
         nic["flaps"] = 0
+        nic |= link.factory()
     modules.boot(state)
     kernel_log.boot_messages(state)
 

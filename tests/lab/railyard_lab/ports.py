@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from railyard_lab import catalogue, identity
+from railyard_lab import catalogue, identity, link
 from railyard_lab.interfaces import Interface
 
 STATES = {1: "DOWN", 2: "INIT", 3: "ARMED", 4: "ACTIVE"}
@@ -28,7 +28,7 @@ def view(state: dict[str, Any], nic: dict[str, Any], interfaces: dict[str, Inter
     """Numbers and names of port 1 of a NIC's RDMA device."""
     interface = interfaces.get(nic["netdev"]) if nic["netdev"] else None
     ethernet = nic["link_layer"] == "Ethernet"
-    nominal = nic["speed_limit_gbps"] or nic["rate_gbps"]
+    nominal = link.rate(nic)
     if ethernet:
         up = nic["cable"] and interface is not None and interface.up and interface.carrier
         logical, physical = (4, 5) if up else (1, 3)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from railyard_lab import catalogue, identity, nvconfig, qos
+from railyard_lab import catalogue, identity, link, nvconfig, qos
 
 DIRECTORY = Path(__file__).parent / "profiles"
 SCHEMA = 1
@@ -183,10 +183,7 @@ def _add_nic(state: dict[str, Any], entry: dict[str, Any]) -> None:
         "flaps": 0,
         "symbol_errors": 0,
         "loss": 0.0,
-        "rings": {"rx": 1024, "tx": 1024},
-        "pause": {"autonegotiate": False, "rx": True, "tx": True},
-        "fec": "RS",
-        "channels": 63,
+        **link.factory(),
         "features": {},
     }
     if nic["rdma"]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from railyard_lab import catalogue, ports
+from railyard_lab import catalogue, link, ports
 from railyard_lab import state as state_file
 from railyard_lab.tools import _common
 
@@ -29,13 +29,6 @@ SHORT = {
     "gso": "generic-segmentation-offload", "gro": "generic-receive-offload", "lro": "large-receive-offload",
     "rxvlan": "rx-vlan-offload", "txvlan": "tx-vlan-offload", "ntuple": "ntuple-filters", "rxhash": "receive-hashing",
 }  # fmt: skip
-MODES = {
-    400: ["400000baseKR4/Full", "400000baseCR4/Full", "400000baseSR4/Full"],
-    200: ["200000baseKR4/Full", "200000baseSR4/Full", "200000baseCR4/Full"],
-    100: ["100000baseKR4/Full", "100000baseSR4/Full", "100000baseCR4/Full"],
-    25: ["25000baseCR/Full", "25000baseKR/Full", "25000baseSR/Full"],
-    10: ["100baseT/Full", "1000baseT/Full", "10000baseT/Full"],
-}
 
 
 class Failure(Exception):
@@ -99,18 +92,18 @@ def _settings(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_j
         print("\tSpeed: Unknown!\n\tDuplex: Unknown! (255)\n\tAuto-negotiation: off\n\tPort: Other\n\tPHYAD: 0")
         print(f"\tTransceiver: internal\n\tLink detected: {'yes' if port['up'] else 'no'}")
         return 0
-    modes = MODES.get(nic["rate_gbps"], MODES[100])
-    joined = "\n\t                        ".join(modes)
+    mellanox = model["vendor"] == "15b3"
+    fec = "None\t RS\t BASER" + ("\t LLRS" if link.LANES.get(nic["model"][:3], 0) > 25 else "") if mellanox else ""
     print(f"Settings for {nic['netdev']}:")
-    print(f"\tSupported ports: [ {'TP' if nic['rate_gbps'] == 10 else 'Backplane'} ]")
-    print(f"\tSupported link modes:   {joined}")
+    print(f"\tSupported ports: [ {'Backplane' if mellanox else 'TP'} ]")
+    print(f"\tSupported link modes:   {_modes(link.supported(nic))}")
     print("\tSupported pause frame use: Symmetric")
     print("\tSupports auto-negotiation: Yes")
-    print("\tSupported FEC modes: None\t RS\t BASER")
-    print(f"\tAdvertised link modes:  {joined}")
+    print(f"\tSupported FEC modes: {fec or 'Not reported'}")
+    print(f"\tAdvertised link modes:  {_modes(link.offered(nic))}")
     print("\tAdvertised pause frame use: Symmetric")
-    print("\tAdvertised auto-negotiation: Yes")
-    print(f"\tAdvertised FEC modes: {nic['fec']}")
+    print(f"\tAdvertised auto-negotiation: {'Yes' if nic['autoneg'] else 'No'}")
+    print(f"\tAdvertised FEC modes: {link.active_fec(nic).replace('Off', 'None') if fec else 'Not reported'}")
     if port["up"]:
         print("\tLink partner advertised link modes:  Not reported")
         print("\tLink partner advertised pause frame use: No")
@@ -120,11 +113,15 @@ def _settings(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_j
         print("\tDuplex: Full")
     else:
         print("\tSpeed: Unknown!\n\tDuplex: Unknown! (255)")
-    print("\tAuto-negotiation: on")
-    print("\tPort: Direct Attach Copper" if nic["rate_gbps"] != 10 else "\tPort: Twisted Pair")
+    print(f"\tAuto-negotiation: {'on' if nic['autoneg'] else 'off'}")
+    print("\tPort: Direct Attach Copper" if mellanox else "\tPort: Twisted Pair")
     print("\tPHYAD: 0\n\tTransceiver: internal\n\tSupports Wake-on: d\n\tWake-on: d")
     print(f"\tLink detected: {'yes' if port['up'] else 'no'}")
     return 0
+
+
+def _modes(names: list[str]) -> str:
+    return "\n\t                        ".join(names) or "Not reported"
 
 
 def _driver(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
@@ -145,7 +142,8 @@ def _rings(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json
     if as_json:
         raise Failure("ethtool: bad command line argument(s)\nFor more information run ethtool -h")
     print(f"Ring parameters for {nic['netdev']}:\nPre-set maximums:")
-    print("RX:\t\t8192\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t8192\nCurrent hardware settings:")
+    most = link.MAX_RING
+    print(f"RX:\t\t{most}\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t{most}\nCurrent hardware settings:")
     print(f"RX:\t\t{nic['rings']['rx']}\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t{nic['rings']['tx']}")
     print("RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff")
     return 0
@@ -156,13 +154,25 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
 
 
 def _set_rings(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
-    for key, text in _pairs(words):
-        if key not in ("rx", "tx") or not text.isdigit():
-            raise Failure("ethtool: bad command line argument(s)\nFor more information run ethtool -h")
-        if int(text) > 8192:
-            raise Failure("netlink error: requested ring size exceeds maximum\nnetlink error: Invalid argument")
-        nic["rings"][key] = int(text)
+    wanted = _numbers(words, ("rx", "tx"))
+    for place, size in enumerate(wanted.values()):
+        if size > link.MAX_RING:
+            raise _refused("requested ring size exceeds maximum", nic, place)
+    # The driver keeps a ring's size as a power of two, and rounds up.
+    nic["rings"] |= {side: 1 << (size - 1).bit_length() for side, size in wanted.items()}
     return 0
+
+
+def _numbers(words: list[str], known: tuple[str, ...]) -> dict[str, int]:
+    if not words or len(words) % 2 or any(key not in known or not text.isdigit() for key, text in _pairs(words)):
+        raise Failure("ethtool: bad command line argument(s)\nFor more information run ethtool -h")
+    return {key: int(text) for key, text in _pairs(words)}
+
+
+def _refused(reason: str, nic: dict[str, Any], place: int) -> Failure:
+    """The kernel's message names the attribute by its offset: headers, the interface's name, earlier numbers."""
+    offset = 24 + (len(nic["netdev"]) + 4) // 4 * 4 + 4 + 8 * place
+    return Failure(f"netlink error: {reason} (offset {offset})\nnetlink error: Invalid argument")
 
 
 def _pause(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
@@ -213,16 +223,19 @@ def _set_features(state: dict[str, Any], nic: dict[str, Any], words: list[str], 
 
 def _channels(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
     print(f"Channel parameters for {nic['netdev']}:\nPre-set maximums:")
-    print("RX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\nCombined:\t63\nCurrent hardware settings:")
+    print(f"RX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\nCombined:\t{link.MAX_CHANNELS}\nCurrent hardware settings:")
     print(f"RX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\nCombined:\t{nic['channels']}")
     return 0
 
 
 def _set_channels(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
-    for key, text in _pairs(words):
-        if key != "combined" or not text.isdigit() or not 1 <= int(text) <= 63:
-            raise Failure("netlink error: requested channel count exceeds maximum\nnetlink error: Invalid argument")
-        nic["channels"] = int(text)
+    wanted = _numbers(words, ("rx", "tx", "other", "combined"))
+    for place, (kind, count) in enumerate(wanted.items()):
+        if count > (link.MAX_CHANNELS if kind == "combined" else 0):
+            raise _refused("requested channel count exceeds maximum", nic, place)
+    if wanted.get("combined") == 0:
+        raise _refused("requested channel counts would result in no RX or TX channel being configured", nic, 0)
+    nic["channels"] = wanted.get("combined", nic["channels"])
     return 0
 
 
@@ -244,23 +257,33 @@ def _statistics(state: dict[str, Any], nic: dict[str, Any], words: list[str], as
 
 def _fec(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
     _mlx(nic)
+    up = ports.view(state, nic, _common.live(state))["up"]
+    configured, active = link.FEC[nic["fec"]], link.active_fec(nic) if up else "None"
     if as_json:
-        return _answer({"ifname": nic["netdev"], "config": ["AUTO", "RS"], "active": [nic["fec"]]})
-    print(
-        f"FEC parameters for {nic['netdev']}:\nSupported/Configured FEC encodings: Auto RS\nActive FEC encoding: {nic['fec']}"
-    )
+        return _answer({"ifname": nic["netdev"], "config": [configured], "active": [active]})
+    print(f"FEC parameters for {nic['netdev']}:\nSupported/Configured FEC encodings: {configured}")
+    print(f"Active FEC encoding: {active}")
     return 0
 
 
 def _set_fec(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
     _mlx(nic)
-    for key, text in _pairs(words):
-        if key != "encoding" or text.lower() not in ("auto", "rs", "baser", "off"):
-            raise Failure("ethtool: bad command line argument(s)\nFor more information run ethtool -h")
-        if nic["rate_gbps"] >= 200 and text.lower() in ("baser", "off"):
-            raise Failure("Cannot set FEC settings: Operation not supported", 99)
-        nic["fec"] = {"auto": "RS", "rs": "RS", "baser": "BaseR", "off": "Off"}[text.lower()]
+    if len(words) < 2 or words[0] != "encoding" or any(word.lower() not in link.FEC for word in words[1:]):
+        raise Failure("ethtool: bad command line argument(s)\nFor more information run ethtool -h")
+    wanted = words[1].lower()
+    # Lanes with four levels need Reed-Solomon, and the driver takes one encoding at a time.
+    if len(words) > 2 or (link.rate(nic) >= 200 and wanted in ("baser", "off")):
+        raise Failure("netlink error: Operation not supported", 83)
+    if wanted != nic["fec"]:
+        nic["fec"] = wanted
+        _bounce(state, nic)
     return 0
+
+
+def _bounce(state: dict[str, Any], nic: dict[str, Any]) -> None:
+    nic["flaps"] += 1
+    for word in ("down", "up"):
+        state_file.log_kernel(state, f"mlx5_core {nic['pci']} {nic['netdev']}: Link {word}")
 
 
 def _coalescing(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
@@ -294,16 +317,51 @@ def _module(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_jso
 
 
 def _set(state: dict[str, Any], nic: dict[str, Any], words: list[str], as_json: bool) -> int:
-    wanted = dict(_pairs(words))
-    if "speed" in wanted:
-        speed = int(wanted["speed"]) // 1000 if wanted["speed"].isdigit() else 0
-        if speed not in catalogue.RATE_TEXT or speed > nic["rate_gbps"]:
-            raise Failure("netlink error: link settings update failed\nnetlink error: Invalid argument", 75)
-        nic["speed_limit_gbps"] = speed if speed != nic["rate_gbps"] else None
-        nic["flaps"] += 1
-    elif wanted.get("autoneg") == "on":
-        nic["speed_limit_gbps"] = None
+    """Speed, duplex, negotiation, and the offered modes, as a mask or each with ``on`` or ``off``."""
+    failed = Failure("netlink error: link settings update failed\nnetlink error: Invalid argument", 75)
+    given, modes = _link_words(words)
+    autoneg = given.get("autoneg", "on" if nic["autoneg"] else "off") == "on"
+    able, chosen = link.supported(nic), nic.get("offered")
+    if modes is not None:
+        chosen = [mode for mode in able if modes.get(mode, mode in link.offered(nic) and "*" not in modes)]
+    elif "speed" in given:
+        speed = int(given["speed"]) / 1000
+        chosen = [mode for mode in able if link.gbps(mode) == speed]
+    elif given.get("autoneg") == "on":
+        chosen = None
+    if chosen == [] or given.get("duplex") == "half" or (not autoneg and "speed" not in given and nic["autoneg"]):
+        raise failed
+    chosen = None if chosen == able else chosen
+    if (chosen, autoneg) != (nic.get("offered"), nic["autoneg"]):
+        nic["offered"], nic["autoneg"] = chosen, autoneg
+        _bounce(state, nic)
     return 0
+
+
+def _link_words(words: list[str]) -> tuple[dict[str, str], dict[str, bool] | None]:
+    """Words by their key; the modes that are named, with ``*`` where a mask names all of them."""
+    allowed = {"speed": None, "duplex": ("half", "full"), "autoneg": ("on", "off")}
+    given: dict[str, str] = {}
+    modes: dict[str, bool] | None = None
+    rest = list(words)
+    while rest:
+        key = rest.pop(0)
+        if key == "advertise" and rest and rest[0] not in link.BITS.values():
+            mask = int(rest.pop(0), 16)
+            modes = {"*": True, **{mode: bool(mask >> bit & 1) for bit, mode in link.BITS.items()}}
+        elif key == "advertise":
+            modes = {}
+            while len(rest) > 1 and rest[0] in link.BITS.values():
+                mode, flag = rest.pop(0), rest.pop(0)
+                modes[mode] = flag == "on"
+            rest = rest[1:] if rest[:1] == ["--"] else rest
+        elif key in allowed and rest and rest[0] in (allowed[key] or rest[:1]):
+            given[key] = rest.pop(0)
+        else:
+            raise Failure(f"ethtool (-s): unexpected parameter '{key}'\nFor more information run ethtool -h", 2)
+    if not given.get("speed", "0").isdigit():
+        raise Failure(f"ethtool (-s): invalid value '{given['speed']}' for parameter 'speed'", 2)
+    return given, modes
 
 
 HANDLERS: dict[str, Callable[[dict[str, Any], dict[str, Any], list[str], bool], int]] = {
