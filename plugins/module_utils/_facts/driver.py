@@ -55,6 +55,8 @@ def collect(
         for failure in value["failures"]:
             found.setdefault("smi_error", failure["text"])
             found.setdefault("smi_error_kind", failure["kind"])
+            if failure.get("pci"):
+                found.setdefault("smi_error_pci", failure["pci"])
             if failure.get("library_version"):
                 library = library or failure["library_version"]
         if value.get("driver_version"):

@@ -19,7 +19,7 @@ def events(host: HostView) -> list[dict[str, t.Any]]:
 
 def text(host: HostView) -> list[str]:
     """The log's lines without time stamps: the recorded log, or the events that the facts kept."""
-    recorded = host.recorded("dmesg")
+    recorded = host.recorded("dmesg") or host.recorded("journalctl_k")
     if recorded is not None:
         return [unstamped(line.rstrip()) for line in recorded.splitlines() if line.strip()]
     lines = []

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.compatibility import table
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule, rack_rule
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.gpu_models import gpu_rows
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     RackView,
@@ -193,21 +194,6 @@ def nouveau_loaded(host: HostView) -> t.Iterator[Finding]:
     )
 
 
-def _gpu_rows(host: HostView) -> t.Iterator[tuple[str, str, dict[str, t.Any]]]:
-    """(PCI address, model, generation) of each GPU whose device id the table knows."""
-    for gpu in host.gpus:
-        function = mapping(host.section("pci").get(gpu.get("pci")))
-        try:
-            number = int(str(function.get("device")), 16)
-        except ValueError:
-            continue
-        for row in table()["gpu_generations"]:
-            if int(row["first"], 16) <= number <= int(row["last"], 16):
-                model = table()["gpu_models_by_device"].get(str(function["device"]).lower()) or gpu.get("name")
-                yield str(gpu["pci"]), str(model or f"10de:{function['device']}"), row
-                break
-
-
 def _listed(host: HostView, pci: str) -> list[str]:
     """The line of lspci about a function, where it was recorded."""
     text = host.recorded("lspci_nn") or ""
@@ -218,7 +204,7 @@ def _listed(host: HostView, pci: str) -> list[str]:
 def gpu_lines(host: HostView) -> list[str]:
     """Evidence for what depends on the GPU: each model once, with the recorded line of lspci."""
     lines: dict[str, list[str]] = {}
-    for pci, model, row in _gpu_rows(host):
+    for pci, model, row in gpu_rows(host):
         lines.setdefault(model, [f"{pci}: {model} ({row['name']})", *_listed(host, pci)])
     return [line for group in lines.values() for line in group]
 
@@ -257,7 +243,7 @@ def too_old_for_gpu(host: HostView) -> t.Iterator[Finding]:
     branch = _branch(host.want("driver_version", ""))
     if branch is None or host.noted("RF-PLAN-VERSIONS"):
         return
-    for pci, model, row in _gpu_rows(host):
+    for pci, model, row in gpu_rows(host):
         if branch < row["min_driver"]:
             yield GPU_FLOOR.on(
                 host,

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule, rack_rule
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.gpu_models import gpu_rows
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     RackView,
@@ -279,11 +280,21 @@ def umad_missing(host: HostView) -> t.Iterator[Finding]:
     bridges = [n for n, role in host.roles.items() if role == "nvswitch_bridge"]
     bridges += [pci for pci, d in host.section("pci").items() if mapping(mapping(d).get("vpd")).get("sw_mng")]
     installed = _installed(host)
-    if bridges and installed and host.loaded("nvidia") and host.loaded("ib_umad") is False:
+    # Fabric Manager finds neither switch nor bridge on a board of this generation: it cannot see the bridges.
+    blind = any("NV_WARN_NOTHING_TO_DO" in line for line in _log(host)) and any(
+        row.get("name") == "Blackwell" for _pci, _model, row in gpu_rows(host)
+    )
+    known = bool(bridges and installed and host.loaded("nvidia"))
+    if (known or blind) and host.loaded("ib_umad") is False:
+        what = f"{len(bridges)} NVSwitch bridges are" if bridges else "the board's NVSwitches are"
         yield NO_UMAD.on(
             host,
-            f"{host.name}: ib_umad is not loaded, loaded wanted: {len(bridges)} NVSwitch bridges are managed through "
-            "it",
+            f"{host.name}: ib_umad is not loaded, loaded wanted: {what} managed through it",
             device="ib_umad",
-            evidence=[f"bridges: {', '.join(map(str, bridges))}", f"{installed[0]} {installed[1]}", *_log(host)[-2:]],
+            evidence=[
+                f"bridges: {', '.join(map(str, bridges))}" if bridges else "",
+                f"{installed[0]} {installed[1]}" if installed else "",
+                *[line for line in _log(host) if "NOTHING_TO_DO" in line][:1],
+                *_log(host)[-2:],
+            ],
         )

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 import collections
-import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule, rack_rule
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import lines_about, text
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import lines_about
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     RackView,
+    dicts,
     mapping,
     natural,
     short_bdf,
@@ -73,81 +73,17 @@ GPU_COUNT = define(
 GPU_NO_ANSWER = define(
     "gpu",
     "RF-GPU-NVIDIA-SMI",
-    title="The driver is loaded but nvidia-smi gives no GPU",
+    title="A driver is there but nvidia-smi gives no GPU",
     severity="fail",
     phase="verify",
-    means="The kernel module is loaded and nvidia-smi ends with an error, so no GPU of the host can be used.",
-    looks_at="The first lines of nvidia-smi and the loaded module.",
+    means="The driver is installed and nvidia-smi ends with an error, so no GPU of the host can be used.",
+    looks_at="The first lines of nvidia-smi, the loaded module and, where that is not known, the installed driver.",
     cause="The driver could not initialise a GPU, or user space and kernel module do not fit.",
     remedy="Read the quoted error and the kernel log (dmesg | grep -i nvrm); reboot the drained node once, then treat "
     "it as hardware.",
     check="nvidia-smi -L lists every GPU.",
     source="NVIDIA driver documentation, nvidia-smi return codes.",
 )
-
-GPU_XID = define(
-    "gpu",
-    "RF-GPU-XID",
-    title="The driver logged an Xid error",
-    severity="fail",
-    phase="preflight",
-    means="The driver reported a fault of a GPU. Codes that an application can cause (13, 31, 43, 45 and the like) are "
-    "a warning; codes of hardware or NVLink stop the run.",
-    looks_at="'NVRM: Xid' lines of the kernel log since boot.",
-    cause="Depends on the code: memory (48, 63, 64, 92, 94, 95), NVLink (74, 144 to 150), lost GPU (79), firmware "
-    "(119, 120).",
-    remedy="Drain the node; reset the GPU (nvidia-smi -r) for memory and firmware codes, reboot for a lost GPU, "
-    "replace it when the code returns.",
-    check="No new Xid line under load after the reset.",
-    source="NVIDIA Xid documentation; severity classes as in public cluster health checks.",
-)
-
-GPU_FELL_OFF = define(
-    "gpu",
-    "RF-GPU-FELL-OFF-BUS",
-    title="A GPU fell off the bus",
-    severity="fail",
-    phase="preflight",
-    means="The kernel lost contact with a GPU over PCIe. It may be logged with Xid 79 or without any Xid.",
-    looks_at="'fallen off the bus' in the kernel log, also where the text is split over several lines.",
-    cause="Power, heat, seating or the PCIe link.",
-    remedy="Drain the node and power-cycle it; reseat or replace the GPU when it happens again.",
-    check="The GPU is in nvidia-smi -L again and the line does not return under load.",
-    source="https://github.com/NVIDIA/NVSentinel/issues/155; https://github.com/NVIDIA/dcgm-exporter/issues/604",
-)
-
-ROW_REMAP = define(
-    "gpu",
-    "RF-GPU-ROW-REMAP",
-    title="A GPU's memory needs attention",
-    severity="fail",
-    phase="preflight",
-    means="Row remapping failed or waits for a reset, or the SRAM error threshold was exceeded: the GPU has used up "
-    "or not yet applied its spare memory rows.",
-    looks_at="Remapped Rows (pending, failure) and the SRAM threshold of nvidia-smi -q. Corrected errors and remaps "
-    "that are done are no finding.",
-    cause="Uncorrectable memory errors.",
-    remedy="Pending: drain the node and reset the GPU or reboot. Failure or threshold exceeded: replace the GPU.",
-    check="nvidia-smi -q -d ROW_REMAPPER: Pending No, Remapping Failure Occurred No.",
-    source="NVIDIA GPU memory error management; thresholds of Azure/azurehpc-health-checks",
-)
-
-MIG = define(
-    "gpu",
-    "RF-GPU-MIG",
-    title="MIG is enabled on a GPU of the rack",
-    severity="warn",
-    phase="preflight",
-    means="NCCL cannot use peer-to-peer between MIG instances; a training job over this node fails or is slow.",
-    looks_at="Current and pending MIG mode of every GPU.",
-    cause="The node was used for inference or sharing before.",
-    remedy="nvidia-smi -mig 0 on the drained node, then a GPU reset or a reboot.",
-    check="nvidia-smi --query-gpu=mig.mode.current --format=csv prints Disabled for all.",
-    source="NVIDIA MIG user guide",
-)
-
-# Codes that a faulty application raises; the GPU is well.
-_APPLICATION_XIDS = frozenset({13, 31, 43, 45, 63, 66, 68, 69, 94, 154})
 
 
 @host_rule(GPU_NONE)
@@ -235,105 +171,51 @@ def _count(host: HostView, wanted: int, why: str, everywhere: set[str]) -> Findi
     )
 
 
+# How nvidia-smi fails although a driver is there; what it says without one, or for a wrong option, is another matter.
+_DEAD = frozenset(
+    {"no_devices", "gpu_lost", "gpu_requires_reset", "initialize_failed", "system_not_initialized", "crashed"}
+    | {"blocked_by_operating_system", "timed_out", "driver_not_loaded"}
+)
+
+
+def _explained(host: HostView) -> bool:
+    """Whether another finding says already why no driver runs."""
+    reasons = {"key_rejected", "gpu_needs_open_module", "gpu_init_failed", "gpu_unsupported", "nouveau_conflict"}
+    said = {event.get("kind") for event in dicts(host.get("kernel_log", "events"))}
+    dkms = [row for row in dicts(host.get("dkms")) if str(row.get("module")).startswith("nvidia")]
+    return bool(reasons & said or dkms or host.loaded("nouveau") or host.get("host", "secure_boot"))
+
+
 @host_rule(GPU_NO_ANSWER)
 def no_answer(host: HostView) -> t.Iterator[Finding]:
     error = host.get("driver", "smi_error")
+    kind = host.get("driver", "smi_error_kind")
     # A version mismatch has a finding of its own (RF-DRIVER-LIBRARY-MISMATCH).
-    if not isinstance(error, str) or not host.loaded("nvidia") or "mismatch" in error.lower() or not host.gpus:
+    if not isinstance(error, str) or "mismatch" in error.lower() or _seen_by_driver(host):
         return
-    if _seen_by_driver(host):
+    loaded = host.loaded("nvidia") or bool(host.get("driver", "loaded", "version"))
+    # Where nobody recorded the modules, the words tell whether a driver is loaded.
+    if not loaded and not (host.recorded_only and kind in _DEAD):
         return
+    if not loaded and ((kind != "driver_not_loaded" and host.loaded("nvidia") is False) or _explained(host)):
+        return
+    if loaded and not host.gpus and not host.recorded_only:
+        return
+    if not loaded and kind == "driver_not_loaded" and not host.driver_version():
+        return  # nothing is installed: a bare host
+    of = f" of {len(host.gpus)}" if host.gpus else ""
+    driver = host.driver_version()
+    lost = host.get("driver", "smi_error_pci")
+    why = (
+        " although the nvidia module is loaded"
+        if loaded
+        else f": the kernel module of driver {driver[0]} is not loaded"
+        if kind == "driver_not_loaded" and driver
+        else f": {error.splitlines()[0].strip()}"
+    ) + (f": GPU {short_bdf(lost)} does not answer" if lost else "")
     yield GPU_NO_ANSWER.on(
         host,
-        f"{host.name}: nvidia-smi gives 0 of {len(host.gpus)} GPUs although the nvidia module is loaded",
-        device="GPU",
-        evidence=error.splitlines()[:4],
+        f"{host.name}: nvidia-smi gives 0{of} GPUs{why}; every GPU of the host wanted",
+        device=lost or "GPU",
+        evidence=[*error.splitlines()[:4], *(f"{driver[1]}: {driver[0]}" for _once in (1,) if driver)],
     )
-
-
-_XID = re.compile(r"NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:]+)(?:\.\d)?\): (?P<code>\d+)(?P<rest>.*)")
-
-
-@host_rule(GPU_XID)
-def xids(host: HostView) -> t.Iterator[Finding]:
-    by_gpu: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
-    for line in text(host):
-        match = _XID.search(line)
-        if match:
-            by_gpu[(_bus(match["pci"]), int(match["code"]))].append(line)
-    for (pci, code), lines in by_gpu.items():
-        if code == 79:
-            continue  # a lost GPU has a finding of its own
-        harmless = code in _APPLICATION_XIDS
-        yield GPU_XID.on(
-            host,
-            f"{host.name}: GPU {short_bdf(pci)} logged Xid {code} {len(lines)} time{'s' if len(lines) > 1 else ''}, "
-            f"none wanted{' (an application can cause this code)' if harmless else ''}",
-            device=pci,
-            evidence=lines[:3],
-            severity="warn" if harmless else "fail",
-        )
-
-
-def _bus(text_: str) -> str:
-    """0000:9b:00 of an Xid line → 0000:9b:00.0."""
-    domain, _, rest = text_.lower().partition(":")
-    return f"{domain[-4:].rjust(4, '0')}:{rest}.0" if rest.count(":") == 1 else text_.lower()
-
-
-_ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-
-
-@host_rule(GPU_FELL_OFF)
-def fell_off_the_bus(host: HostView) -> t.Iterator[Finding]:
-    lines = text(host)
-    lost: dict[str, list[str]] = {}
-    for number, line in enumerate(lines):
-        xid = _XID.search(line)
-        if "fallen off the bus" not in line.lower() and not (xid and xid["code"] == "79"):
-            continue
-        # The driver spreads the message over up to three lines; the address is on the first.
-        block = lines[max(0, number - 2) : number + 1] if not _ADDRESS.search(line) and not xid else [line]
-        found = _bus(xid["pci"]) if xid else next((m[0] for m in map(_ADDRESS.search, reversed(block)) if m), "GPU")
-        found = found.lower() if found.count(":") != 1 else f"0000:{found.lower()}"
-        lost.setdefault(found, []).extend(part.strip() for part in block)
-    answering = {gpu.get("pci") for gpu in host.gpus if _answers(gpu)}
-    for pci, block in lost.items():
-        if pci in answering:
-            continue  # the log is history: it has come back since
-        yield GPU_FELL_OFF.on(
-            host,
-            f"{host.name}: GPU {short_bdf(pci)} has fallen off the bus; a GPU that answers wanted",
-            device=pci,
-            evidence=block[:4],
-        )
-
-
-@host_rule(ROW_REMAP, MIG)
-def gpu_memory_and_mode(host: HostView) -> t.Iterator[Finding]:
-    for gpu in host.gpus:
-        label, device = f"GPU {gpu.get('index', '?')}", str(gpu.get("pci") or gpu.get("index"))
-        rows, ecc = mapping(gpu.get("remapped_rows")), mapping(gpu.get("ecc"))
-        wrong = [
-            text_
-            for seen, text_ in (
-                (rows.get("failure"), "row remapping failed"),
-                (rows.get("pending"), "row remapping pending"),
-                (ecc.get("sram_threshold_exceeded"), "SRAM error threshold exceeded"),
-            )
-            if seen is True or (isinstance(seen, int) and seen > 0)
-        ]
-        if wrong:
-            yield ROW_REMAP.on(
-                host,
-                f"{host.name}: {label} has {', '.join(wrong)}; none of these wanted",
-                device=device,
-                evidence=[f"remapped rows: {rows}" if rows else "", f"ecc: {ecc}" if ecc else ""],
-            )
-        if gpu.get("mig") is True:
-            yield MIG.on(
-                host,
-                f"{host.name}: {label} has MIG enabled, disabled wanted",
-                device=device,
-                evidence=["MIG mode: enabled"],
-            )

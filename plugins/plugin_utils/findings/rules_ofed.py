@@ -131,20 +131,33 @@ def dkms_not_built(host: HostView) -> t.Iterator[Finding]:
             continue
         # A module that runs was built for this kernel in another way; one that does not is missing now.
         absent = host.loaded(module) is False and not module.startswith(("mft", "kernel-mft"))
+        # A recording without a list of modules: a driver that nobody saw running is missing.
+        unseen = host.recorded_only and host.loaded(module) is None and not host.get("driver", "loaded", "version")
+        package = headers(kernel)
+        lacking = _not_installed(host, package)
         states = ", ".join(f"{row.get('kernel', 'no kernel')}: {row.get('status')}" for row in rows)
         yield DKMS_MISSING.on(
             host,
-            f"{host.name}: DKMS module {module} is not installed for the running kernel {kernel} ({states}); installed "
-            "wanted",
+            f"{host.name}: DKMS module {module} is not installed for the running kernel {kernel} ({states}){lacking}; "
+            "installed wanted",
             device=module,
             evidence=[
                 *(f"{module}/{row.get('version')}, {row.get('kernel')}: {row.get('status')}" for row in rows),
                 *(host.recorded(f"modprobe_{module}") or "").splitlines()[:2],
             ],
-            remedy=f"Install {headers(kernel)}, run dkms autoinstall -k {kernel} and load {module}; read "
+            remedy=f"Install {package}, run dkms autoinstall -k {kernel} and load {module}; read "
             f"/var/lib/dkms/{module}/{rows[0].get('version')}/build/make.log when the build fails.",
-            severity="fail" if absent and module in _CARRY else None,
+            severity="fail" if (absent or unseen) and module in _CARRY else None,
         )
+
+
+def _not_installed(host: HostView, package: str) -> str:
+    """Whether the recorded list of packages lacks the headers of the kernel that runs."""
+    for name in ("dpkg_l", "rpm_qa"):
+        listed = host.recorded(name)
+        if listed and re.search(r"linux-(image|headers)-|^kernel", listed, re.M):
+            return "" if package in listed else f"; {package} is not installed"
+    return ""
 
 
 def headers(kernel: str) -> str:

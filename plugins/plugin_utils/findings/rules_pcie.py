@@ -152,6 +152,22 @@ def degraded_links(host: HostView) -> t.Iterator[Finding]:
         )
 
 
+@host_rule(PCIE_WIDTH)
+def width_told_by_nvidia_smi(host: HostView) -> t.Iterator[Finding]:
+    """Where the PCI tree was not recorded. The speed is no use there: an idle GPU lowers it, never its width."""
+    for gpu in host.gpus:
+        link, pci = mapping(gpu.get("pcie")), str(gpu.get("pci") or "")
+        width, most = link.get("width"), link.get("max_width")
+        known = mapping(mapping(host.section("pci").get(pci)).get("link")).get("width")
+        if known is None and isinstance(width, int) and isinstance(most, int) and 0 < width < most:
+            yield PCIE_WIDTH.on(
+                host,
+                f"{host.name}: GPU {gpu.get('index', '?')} at {short_bdf(pci)} runs PCIe x{width}, x{most} wanted",
+                device=pci or f"GPU {gpu.get('index')}",
+                evidence=[f"pcie.link.width.current: {width}, pcie.link.width.max: {most}"],
+            )
+
+
 def _evidence(host: HostView, address: str, link: dict[str, t.Any], now: str, most: str) -> list[str]:
     base = f"/sys/bus/pci/devices/{address}"
     names = {"width": "link_width", "speed_gts": "link_speed"}[now]
