@@ -51,8 +51,9 @@ def collect(tools: Tools, pci: dict[str, Any]) -> list[dict[str, Any]]:
         whole = len(value["gpus"]) == len(on_bus) and not any("pci" in gpu for gpu in value["gpus"])
         for position, gpu in enumerate(value["gpus"]):
             known = {key: told for key, told in gpu.items() if key not in _VERBOSE}
-            # nvidia-smi -q lists in the order of its indices and does not print them.
-            known.setdefault("index", position)
+            # nvidia-smi -q lists in the order of its indices and does not print them; one that is lost leaves a gap.
+            if value.get("attached_gpus") in (None, len(value["gpus"])) and not value["failures"]:
+                known.setdefault("index", position)
             if gpu.get("name_truncated"):
                 known.pop("name", None)
             if whole:
@@ -68,7 +69,7 @@ def _entry(found: dict[str, dict[str, Any]], unplaced: list[dict[str, Any]], kno
     if "pci" in known:
         return found.setdefault(known["pci"], {"pci": known["pci"]})
     for entry in (*found.values(), *unplaced):
-        if entry.get("index") == known["index"]:
+        if "index" in known and entry.get("index") == known["index"]:
             return entry
     unplaced.append({})
     return unplaced[-1]

@@ -236,7 +236,7 @@ def split_hosts(
         match = _HOST_PREFIX.match(line.text)
         if native(line.text):
             own += 1
-        elif match and native(match.group(2)):
+        elif match and not line.damaged and native(match.group(2)):
             hosts.setdefault(match.group(1), [])
     prefixed = 0
     for line in lines:

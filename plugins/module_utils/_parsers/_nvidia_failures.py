@@ -37,7 +37,7 @@ _FAILURES = (
     ),
     ("gpu_requires_reset", r"GPU requires reset\b"),
     ("system_not_initialized", r"system (?:is )?not yet initiali[sz]ed"),
-    ("no_devices", r"No devices were found"),
+    ("no_devices", r"No devices (?:were )?found"),
     (
         "command_not_found",
         r"nvidia-smi\W?:? (?:command )?not found|nvidia-smi: No such file|Command .nvidia-smi. not found",

@@ -64,8 +64,11 @@ def is_failed(text: str) -> bool:
     return bare(text).lower() in _FAILED
 
 
-_TRUE = frozenset({"enabled", "yes", "on", "active", "true"})
-_FALSE = frozenset({"disabled", "no", "off", "not active", "false"})
+# --query-remapped-rows prints its switches as numbers.
+_TRUE = frozenset({"enabled", "yes", "on", "active", "true", "1"})
+_FALSE = frozenset({"disabled", "no", "off", "not active", "false", "0"})
+# What a cell says that stands for the state of the whole GPU.
+_STATES = {"gpu is lost": "gpu_lost", "gpu requires reset": "gpu_requires_reset"}
 
 
 def boolean(text: str) -> bool | None:
@@ -158,7 +161,7 @@ FIELDS: tuple[Field, ...] = (
     _f("memory_reserved_mib", "MiB", "fb_memory_usage/reserved", "FB Memory Usage/Reserved", "memory.reserved"),
     _f("bar1_total_mib", "MiB", "bar1_memory_usage/total", "BAR1 Memory Usage/Total"),
     _f("utilization_percent", "%", "utilization/gpu_util", "Utilization/GPU", "utilization.gpu"),
-    _f("temperature_c", "C", "temperature/gpu_temp", "Temperature/GPU Current Temp", "temperature.gpu"),
+    _f("temperature_c", "C", "temperature/gpu_temp", "Temperature/GPU Current Temp|Temperature/GPU", "temperature.gpu"),
     _f("memory_temperature_c", "C", "temperature/memory_temp", "Temperature/Memory Current Temp", "temperature.memory"),
     _f(
         "power_w",
@@ -236,7 +239,7 @@ FIELDS: tuple[Field, ...] = (
         "retired_pages.pending",
         "bool",
         "retired_pages/pending_retirement",
-        "Retired Pages/Pending Page Blacklist",
+        "Retired Pages/Pending Page Blacklist|Retired Pages/Pending",
         "retired_pages.pending",
     ),
     _f("pcie.generation", "int", _LINK + "current_link_gen", _GEN + "Current", "pcie.link.gen.current"),
@@ -298,6 +301,7 @@ class GpuRecord:
         self.not_available: list[str] = []
         self.extra: dict[str, Any] = {}
         self.clock_events: list[str] = []
+        self._state: dict[str, str] = {}
 
     def put(self, field: Field, text: str, line: Line | None = None, where: str = "") -> None:
         """Keep one cell; the first place that has a value wins."""
@@ -316,6 +320,7 @@ class GpuRecord:
         if value is None:
             what = f"{where or field.key} of GPU {self.values.get('pci') or self.values.get('index', '?')}"
             if is_failed(text):
+                self.notice(text)
                 reason = f"nvidia-smi could not read {what}: {text.strip()}."
             else:
                 reason = f"{what} is {text.strip()!r}, which is no {field.kind}."
@@ -324,6 +329,21 @@ class GpuRecord:
         target[leaf] = value
         if field.key in self.not_available:
             self.not_available.remove(field.key)
+
+    def notice(self, text: str) -> None:
+        """A cell may say that the GPU itself is lost."""
+        kind = _STATES.get(bare(text).lower())
+        if kind and not self._state:
+            self._state = {"kind": kind, "text": bare(text)}
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The failure that the cells of this GPU tell, as ``_nvidia_failures`` has it."""
+        if not self._state:
+            return []
+        known: dict[str, Any] = {
+            name: self.values[key] for name, key in (("pci", "pci"), ("gpu", "index")) if key in self.values
+        }
+        return [{**self._state, **known}]
 
     def keep(self, name: str, text: str) -> None:
         """Keep what has no name here under the tool's own label."""

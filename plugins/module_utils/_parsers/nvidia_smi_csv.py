@@ -8,7 +8,7 @@ Value::
     {"columns": ["pci.bus_id", ...],            # as queried, without units
      "gpus": [{… keys of _nvidia_gpu.FIELDS …, "clock_events", "not_available", "extra": {column: text}}],
      "processes": [{"pid", "name", "used_mib", "gpu_uuid", "pci"}],
-     "driver_version", "count", "failures": [...], "warnings": [...]}
+     "retired_pages": [{column: text}], "driver_version", "count", "failures": [...], "warnings": [...]}
 
 Without a header the columns must be given (``columns``), or only cells that speak for themselves (bus id, UUID) are
 read.
@@ -85,6 +85,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Parsed:
     value["columns"] = names
     # Asked for processes, an idle machine answers with the header alone.
     idle = "pid" in (names or ()) and lines[-1].terminated
+    idle = idle or ("retired_pages.address" in (names or ()) and lines[-1].terminated)
     if not rows and not failed and not value["gpus"] and not idle:
         reason = (
             "The answer has a header but no row." if names else "There is no CSV answer of nvidia-smi in this text."
@@ -142,6 +143,9 @@ def _row(
         pairs.pop()
     if _APPS & set(names) and "pid" in names:
         _process(pairs, line, value, problems)
+    elif "retired_pages.address" in names:
+        # A row for each page, not for each GPU.
+        value.setdefault("retired_pages", []).append({name: cell for name, cell in pairs if not is_absent(cell)})
     else:
         _gpu(pairs, line, value, problems)
 
@@ -168,12 +172,14 @@ def _gpu(pairs: list[tuple[str, str]], line: Line, value: dict[str, Any], proble
         elif name.startswith("fabric.health."):
             record.fabric_health(name.rpartition(".")[2], cell)
         elif is_failed(cell):
+            record.notice(cell)
             problems.add(f"nvidia-smi could not read {name}: {cell}.", line)
         else:
             record.keep(name, cell)
     result = record.result()
     if result:
         value["gpus"].append(result)
+    value["failures"].extend(record.failures())
 
 
 def _process(pairs: list[tuple[str, str]], line: Line, value: dict[str, Any], problems: Problems) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._nvid
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 # The closing parenthesis proves that the line is whole.
-GPU = re.compile(r"^\s*GPU (\d+): (\S.*?)\s*\(UUID: ([^()\s]+)\)\s*$")
+GPU = re.compile(r"^\s*GPU (\d+): (\S.*?)\s*\(UUID: ((?:GPU|MIG)-[^()\s]+)\)\s*$")
 _GPU_NO_UUID = re.compile(r"^\s*GPU (\d+): (\S.*?)\s*$")
 _MIG = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^()]+)\)\s*$")
 

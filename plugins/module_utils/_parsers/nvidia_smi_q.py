@@ -56,10 +56,15 @@ def parse(text: str) -> Parsed:
         if line.number not in used and not line.blank:
             reader.read(line)
     value = reader.result()
+    failed.extend(failure for gpu in reader.gpus for failure in gpu.record.failures())
     value["failures"], value["warnings"] = failed, warned
     if not value["gpus"] and not failed:
         problems.add("There is no output of nvidia-smi -q in this text.", text=lines[0].text if lines else "")
     attached = value.get("attached_gpus")
+    if attached != len(value["gpus"]):
+        # -q -i, a GPU that does not answer or a cut: the place in the list is no index.
+        for gpu in value["gpus"]:
+            gpu.pop("index", None)
     if attached is not None and attached > len(value["gpus"]):
         problems.add(f"nvidia-smi says that {attached} GPUs are attached, but the text describes {len(value['gpus'])}.")
     return problems.result(value)
@@ -202,12 +207,14 @@ class _Reader:
             self._process(gpu, path, text)
         elif head in ("clocks event reasons", "clocks throttle reasons"):
             gpu.record.clock_event(label, text)
+            gpu.record.notice(text)
         elif head == "fabric" and len(path) == 3:
             gpu.record.fabric_health(label, text)
         elif head == "ecc errors" and len(path) > 2:
             gpu.ecc[(path[1].lower(), "/".join(snake(part) for part in path[2:]))] = text
             gpu.record.keep(place, text)
         else:
+            gpu.record.notice(text)
             gpu.record.keep(place, text)
 
     @staticmethod

@@ -83,7 +83,13 @@ def _read(document: str, value: dict[str, Any], problems: Problems) -> None:
     if count is not None:
         value["attached_gpus"] = count
     for index, element in enumerate(root.findall("gpu")):
-        value["gpus"].append(_gpu(element, index, closed, problems))
+        gpu, failed = _gpu(element, index, closed, problems)
+        value["gpus"].append(gpu)
+        value["failures"].extend(failed)
+    if count != len(value["gpus"]):
+        # -q -i, a GPU that does not answer or a cut: the place in the list is no index.
+        for gpu in value["gpus"]:
+            gpu.pop("index", None)
     if count is not None and count > len(value["gpus"]):
         problems.add(
             f"nvidia-smi says that {count} GPUs are attached, but the document describes {len(value['gpus'])}."
@@ -127,7 +133,9 @@ def _trusted(element: Element, problems: Problems) -> bool:
     return not damaged
 
 
-def _gpu(element: Element, index: int, closed: set[Element], problems: Problems) -> dict[str, Any]:
+def _gpu(
+    element: Element, index: int, closed: set[Element], problems: Problems
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     identity = element.get("id") or ""
     record = GpuRecord(problems, index=index)
     if identity and REPLACEMENT not in identity:
@@ -142,7 +150,7 @@ def _gpu(element: Element, index: int, closed: set[Element], problems: Problems)
     for key, items in (("processes", _processes(element, closed)), ("mig_devices", _mig_devices(element, closed))):
         if items:
             values[key] = items
-    return values
+    return values, record.failures()
 
 
 def _leaves(
@@ -190,6 +198,7 @@ def _leaf(place: str, text: str, record: GpuRecord, ecc: dict[tuple[str, str], s
     if head == "ecc_errors" and "/" in rest:
         period, _slash, counter = rest.partition("/")
         ecc[(period, counter)] = text
+    record.notice(text)
     record.keep(place, text)
 
 

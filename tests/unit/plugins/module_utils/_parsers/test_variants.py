@@ -339,3 +339,55 @@ def test_lists_of_a_fabrics_nodes():
         ("ca", "5c257303000a11c0", 1),
     ]
     assert [node["lid"] for node in read("ibnetdiscover", "ibswitches.txt")[0]["nodes"]] == [1, 14]
+
+
+def test_cells_that_say_that_a_gpu_is_lost():
+    value, reasons = read("nvidia_smi_csv", "lost-cells.txt")
+    assert [(failure["kind"], failure["pci"], failure["gpu"]) for failure in value["failures"]] == [
+        ("gpu_lost", "0000:3c:00.0", 1)
+    ]
+    assert value["gpus"][1] == {"index": 1, "name": "NVIDIA H100 80GB HBM3", "pci": "0000:3c:00.0"}
+    assert value["gpus"][2]["not_available"] == ["ecc.uncorrected_volatile"]
+    assert "nvidia-smi could not read temperature.gpu of GPU 0000:4d:00.0: ERR!." in reasons
+
+
+def test_remapped_rows_have_numbers_for_yes_and_no():
+    value, reasons = read("nvidia_smi_csv", "remapped-rows.txt")
+    assert not reasons
+    assert [gpu["remapped_rows"]["pending"] for gpu in value["gpus"]] == [False, True]
+    assert [gpu["remapped_rows"]["failure"] for gpu in value["gpus"]] == [False, False]
+
+
+def test_retired_pages_are_no_gpus():
+    value, reasons = parse(
+        "nvidia_smi_csv",
+        "gpu_uuid, gpu_bus_id, retired_pages.address, retired_pages.cause\n"
+        "GPU-1a2b3c4d-0000-1111-2222-333344445555, 00000000:1A:00.0, 0x00000000000a1b2c, Double Bit ECC\n"
+        "GPU-1a2b3c4d-0000-1111-2222-333344445555, 00000000:1A:00.0, 0x00000000000a1b2d, Single Bit ECC\n",
+    )
+    assert not reasons
+    assert not value["gpus"]
+    assert [page["retired_pages.cause"] for page in value["retired_pages"]] == ["Double Bit ECC", "Single Bit ECC"]
+
+
+def test_the_place_in_a_partial_list_is_no_index():
+    value, reasons = read("nvidia_smi_q", "one-of-several.txt")
+    gpu = value["gpus"][0]
+    assert "index" not in gpu
+    assert (gpu["pci"], gpu["temperature_c"], gpu["retired_pages"]) == ("0000:5d:00.0", 41, {"pending": True})
+    assert [(failure["kind"], failure["pci"]) for failure in value["failures"]] == [("gpu_lost", "0000:5d:00.0")]
+    assert any("8 GPUs are attached" in reason for reason in reasons)
+    document = (
+        "<nvidia_smi_log><driver_version>555.42.02</driver_version><attached_gpus>8</attached_gpus>"
+        '<gpu id="00000000:5D:00.0"><performance_state>GPU is lost</performance_state></gpu></nvidia_smi_log>'
+    )
+    value, _reasons = parse("nvidia_smi_xml", document)
+    assert "index" not in value["gpus"][0]
+    assert [failure["kind"] for failure in value["failures"]] == ["gpu_lost"]
+
+
+def test_a_failed_uuid_is_none():
+    value, reasons = read("nvidia_smi_list", "failing.txt")
+    assert [gpu.get("uuid") for gpu in value["gpus"]] == ["GPU-1a2b3c4d-0000-1111-2222-333344445555", None, None]
+    assert len(reasons) == 2
+    assert parse("nvidia_smi_list", "No devices found.\n")[0]["failures"][0]["kind"] == "no_devices"
