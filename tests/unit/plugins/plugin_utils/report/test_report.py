@@ -49,7 +49,23 @@ RAIL = {
     "ipv6": None,
 }
 PLAN = {
-    "rack": {"fabric": "roce", "rails": 1, "roce": {"dscp": 26, "traffic_class": 106, "priority": 3}},
+    "rack": {
+        "fabric": "roce",
+        "rails": 1,
+        "roce": {
+            "dscp": 26,
+            "traffic_class": 106,
+            "priority": 3,
+            "switch": {
+                "trust": "dscp",
+                "dscp_to_priority": {"26": 3, "48": 6},
+                "pfc": [0, 0, 0, 1, 0, 0, 0, 0],
+                "ecn_traffic_classes": [3],
+                "strict_traffic_classes": [6],
+                "mtu_min": 9100,
+            },
+        },
+    },
     "hosts": {
         "gpu-01": {
             "rails": [RAIL],
@@ -58,6 +74,12 @@ PLAN = {
                 device("mlx5_1", "ens2", "0000:29:00.0", "storage"),
             ],
             "nccl_env": {"NCCL_IB_HCA": "=mlx5_0:1"},
+            "tuning": {
+                "host": {"cpu_governor": "performance"},
+                "reasons": {"cpu_governor": "no waiting for a clock"},
+                "left_out": {"acs": "a virtual machine"},
+            },
+            "nic_firmware": {"reasons": {"NUM_OF_VFS": "as you told"}, "left_out": {}},
             "sysctl": {"vm.zone_reclaim_mode": {"value": "0", "reason": "page cache"}},
             "thresholds": {"ib_write_bw_gbps": {"0": 384.0}, "basis": {"ib_write_bw_gbps.0": "0.96 of 400"}},
         }
@@ -157,6 +179,13 @@ def test_page_has_everything_and_loads_nothing() -> None:
         "NCCL_IB_HCA==mlx5_0:1",
         "page cache",
         "PIX",
+        "26 → 3, 48 → 6",
+        "0 0 0 1 0 0 0 0",
+        "9100",
+        "cpu_governor = performance",
+        "no waiting for a clock",
+        "a virtual machine",
+        "as you told",
     ):
         assert words in elements.text, words
     assert any(tag == "svg" for tag, _ in elements.tags)
