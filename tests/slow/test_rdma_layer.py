@@ -205,7 +205,7 @@ def test_drift_by_hand_is_shown_and_mended_on_that_node_only(rack: Rack) -> None
     assert by_mlnx_qos(rack, netdev)["pfc"] == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
-def test_failing_canary_of_sixteen_leaves_the_others_as_they_were() -> None:
+def test_failing_canary_of_sixteen_leaves_the_others_as_they_were(tmp_path: Path) -> None:
     rack = Rack(nodes=16)
     rack.reset()
     try:
@@ -217,12 +217,16 @@ def test_failing_canary_of_sixteen_leaves_the_others_as_they_were() -> None:
         )
         before = {host: node_state(rack, host) for host in (others[0], others[-1])}
         batch = json.dumps({"gpu_fabric_batch": [1, "25%", "100%"]})
-        run = rack.site("--tags", "rdma", "-e", batch)
+        # The report is made under every tag that a person gives along.
+        run = rack.site("--tags", "rdma,report", "-e", batch, "-e", f"gpu_fabric_report_dir={tmp_path}")
         assert run.rc != 0
         assert run.stats[canary]["failures"] == 1, run.describe()
         assert canary in run.messages()
         assert changed_hosts(run) <= {canary}
         assert {host: node_state(rack, host) for host in before} == before
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["hosts"][canary]["state"] == "failed"
+        assert report["verdict"] == "fail"
 
         rack.shell(canary, "umount /etc/sysctl.d")
         run = rack.site("--tags", "rdma", "-e", batch)
