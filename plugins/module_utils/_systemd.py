@@ -67,13 +67,23 @@ def parse_show(text: str, names: t.Sequence[str]) -> list[Unit]:
 class UnitSet:
     """The wanted units against systemd's."""
 
-    def __init__(self, units: t.Mapping[str, str], restart: t.Sequence[str], cli: Cli, check_mode: bool) -> None:
+    def __init__(
+        self,
+        units: t.Mapping[str, str],
+        restart: t.Sequence[str],
+        cli: Cli,
+        check_mode: bool,
+        reload: t.Sequence[str] = (),
+    ) -> None:
         self._cli = cli
         self._wanted = {name if "." in name else f"{name}.service": state for name, state in units.items()}
         self._restart = [name if "." in name else f"{name}.service" for name in restart]
-        unknown = sorted(set(self._restart) - {name for name, state in self._wanted.items() if state == STARTED})
+        self._reload = [name if "." in name else f"{name}.service" for name in reload]
+        unknown = sorted(
+            {*self._restart, *self._reload} - {name for name, state in self._wanted.items() if state == STARTED}
+        )
         if unknown:
-            raise Failure(f"{', '.join(unknown)}: only units that are to run can be restarted")
+            raise Failure(f"{', '.join(unknown)}: only units that are to run can be restarted or reloaded")
         self.changes = ChangeSet()
         self.argvs: list[list[str]] = []
         present = self._show()
@@ -114,6 +124,10 @@ class UnitSet:
         if started and unit.name in self._restart:
             self.argvs.append(["systemctl", "restart", unit.name])
             self.changes.compare(unit.name, str(unit), f"restarted, {enabled}")
+            return
+        if started and unit.name in self._reload and unit.runs:
+            self.argvs.append(["systemctl", "reload", unit.name])
+            self.changes.compare(unit.name, str(unit), f"reloaded, {enabled}")
             return
         if started and not unit.runs:
             self.argvs.append(["systemctl", "start", unit.name])

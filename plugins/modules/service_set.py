@@ -20,7 +20,7 @@ attributes:
   idempotent:
     support: partial
     details:
-      - Not where O(restart) is given.
+      - Not where O(restart) or O(reload) is given.
 options:
   units:
     description:
@@ -31,6 +31,11 @@ options:
     required: true
   restart:
     description: Units of O(units) that are restarted even where they run, as after a change to their files.
+    type: list
+    elements: str
+    default: []
+  reload:
+    description: Units of O(units) that read their files again where they run already; one that starts has read them.
     type: list
     elements: str
     default: []
@@ -69,6 +74,7 @@ def main() -> t.NoReturn:
         argument_spec={
             "units": {"type": "dict", "required": True},
             "restart": {"type": "list", "elements": "str", "default": []},
+            "reload": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -77,7 +83,7 @@ def main() -> t.NoReturn:
         if state not in (STARTED, STOPPED, PAUSED):
             module.fail_json(msg=f"units: {name} is {state!r}, not one of {STARTED}, {STOPPED}, {PAUSED}")
     try:
-        todo = UnitSet(units, module.params["restart"], Cli(), module.check_mode)
+        todo = UnitSet(units, module.params["restart"], Cli(), module.check_mode, module.params["reload"])
         changed = bool(len(todo.changes))
         if not module.check_mode:
             todo.apply()

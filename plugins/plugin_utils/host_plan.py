@@ -16,11 +16,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     disruption,
     firewall,
     gpudirect,
+    ipoib,
     limits,
     management_link,
     mpi_env,
     nccl_env,
     nic_firmware,
+    opensm,
     packages,
     port_settings,
     rails,
@@ -69,7 +71,14 @@ def plain_address(value: str) -> str:
 
 
 def plan_host(
-    host: Host, addresses: AddressPlan, quality: dict[str, t.Any], members: list[str], neighbours: int, rack_size: int
+    host: Host,
+    addresses: AddressPlan,
+    quality: dict[str, t.Any],
+    members: list[str],
+    neighbours: int,
+    rack_size: int,
+    over_infiniband: ipoib.IpoibPlan,
+    managers: opensm.Rack,
 ) -> dict[str, t.Any]:
     machine, intent, found = host.machine, host.intent, host.found
     where = {rail.rail: _rail_address(host, rail, addresses) for rail in host.rails}
@@ -81,11 +90,19 @@ def plan_host(
     host.notes += package_notes
     env, reasons, env_notes = nccl_env.derive(machine, intent, found, host.rails, quality, host.address)
     host.notes += env_notes
+    index, index_reason, index_notes = ipoib.nccl_pkey(over_infiniband.networks, host.rails)
+    host.notes += index_notes
+    if index and "NCCL_IB_PKEY" not in intent["gpu_fabric_nccl_env"]:
+        env["NCCL_IB_PKEY"], reasons["NCCL_IB_PKEY"] = index, index_reason
     ours = [rail for rail in host.rails if _is_ours(host, rail, addresses)]
     links = [_link(host, rail, where[rail.rail], addresses) for rail in ours]
+    ib_links, ib_notes = over_infiniband.for_host(machine, host.rails, host.node, found.management)
+    host.notes += ib_notes
+    subnet_manager = opensm.for_host(managers, host.name, machine, host.rails)
     parameters, left_out = sysctls.for_host(
         intent,
         rails=[(link["netdev"], bool(where[link["rail"]].ipv4), bool(where[link["rail"]].ipv6)) for link in links],
+        shared=[link["netdev"] for link in ib_links if link["addresses"]],
         neighbours=neighbours if host.fabric == "roce" else 0,
         has_gpus=bool(machine.gpus),
         container=machine.container,
@@ -116,6 +133,7 @@ def plan_host(
     host.notes += firmware_notes
     costs = [_link_cost(host, rail, quality_of) for rail in host.rails]
     costs += [(f"port {netdev}", *_port_cost(host, netdev, settings)) for netdev, settings in ports.items()]
+    costs.append(("opensm", subnet_manager["disruption"], subnet_manager["disruption_reason"]))
     costs += [("driver", *_driver_cost(sets)), ("firmware", firmware["disruption"], firmware["disruption_reason"])]
     _note_missing_rails(host)
     _note_topology(host)
@@ -134,6 +152,8 @@ def plan_host(
         "management": {"netdev": found.management, "address": _own_address(host)},
         "links": links,
         "bonds": bonds.for_host(intent),
+        "ipoib": ib_links,
+        "opensm": subnet_manager,
         "management_link": management_link.for_host(machine, intent, found.management),
         "sysctl": parameters,
         "sysctl_left_out": left_out,
@@ -141,7 +161,7 @@ def plan_host(
         "protected_interfaces": _protected(host),
         "modules": {
             "name": "gpu-fabric",
-            "load": _modules(machine, host.rails, infiniband, direct),
+            "load": _modules(machine, host.rails, infiniband, direct, bool(over_infiniband.subnets())),
             "options": {},
             "gpudirect": direct,
             "gpudirect_reason": direct_reason,
@@ -156,7 +176,13 @@ def plan_host(
         "mpi_env": mpi_env.openmpi(found.management),
         "packages": sets,
         "firewall": firewall.for_host(
-            intent, members, [rail.netdev for rail in host.rails if rail.netdev], found.management, _client(host)
+            intent,
+            members,
+            list(
+                dict.fromkeys([*(rail.netdev for rail in host.rails if rail.netdev), *(i["netdev"] for i in ib_links)])
+            ),
+            found.management,
+            _client(host),
         ),
         "thresholds": wanted,
         "disruption": {
@@ -334,12 +360,16 @@ def _driver_cost(sets: dict[str, t.Any]) -> tuple[str, str]:
     return (driver["disruption"], driver["disruption_reason"]) if driver["wanted"] else ("none", "")
 
 
-def _modules(machine: Machine, laid: list[rails.Rail], infiniband: bool, direct: str) -> list[str]:
+def _modules(
+    machine: Machine, laid: list[rails.Rail], infiniband: bool, direct: str, over_infiniband: bool
+) -> list[str]:
     names = ["ib_uverbs", "rdma_ucm"] if laid else []
     if any(rail.hca.driver in ("rdma_rxe", "rxe") for rail in laid):
         names.append("rdma_rxe")
     if infiniband or any(function.sw_mng for function in machine.functions.values()):
         names.append("ib_umad")
+    if infiniband and over_infiniband:
+        names.append("ib_ipoib")
     if direct == "nvidia_peermem":
         names.append("nvidia_peermem")
     return names

@@ -98,6 +98,8 @@ class Option:
             if self.form
             else {"bool": "true or false", "dict": "a mapping"}.get(self.kind, "a text")
         )
+        if self.kind == "list" and self.elements == "dict":
+            return "a list of mappings"
         if self.kind == "list":
             return f"a list, each item {form}"
         return form + (' or ""' if self.empty_ok else "")
@@ -207,6 +209,37 @@ OPTIONS: tuple[Option, ...] = (
         "rail_host_offset", "int", 10, "Node 1 gets the address offset + 1 of each rail's subnet.", low=0, high=65534
     ),
     Option("rail_gateways", "bool", False, "Rails reach each other through the first address of each subnet."),
+    Option(
+        "ipoib",
+        "dict",
+        {},
+        "Addresses of the InfiniBand rails' own IP interfaces: rails (all, or a list), ipv4, ipv4_prefix, ipv6, "
+        "ipv6_prefix (pools, cut into a subnet per rail), mtu (auto: what the port carries), mode. Empty: untouched.",
+    ),
+    Option(
+        "ib_partitions",
+        "list",
+        [],
+        "InfiniBand partitions: pkey (0x8001 to 0xfffe), name, members (all, or port GUIDs; for opensm), and as in "
+        "gpu_fabric_ipoib for an interface on each rail; without a pool it gets none.",
+        elements="dict",
+    ),
+    Option(
+        "opensm_nodes",
+        "list",
+        [],
+        "Hosts that run opensm, the subnet manager: the first is the master, the others stand by in this order.",
+        form="word",
+    ),
+    Option(
+        "opensm_rails",
+        "list",
+        [],
+        "Rails at whose ports opensm runs, one instance each; empty: at one port per subnet.",
+        elements="int",
+        low=0,
+        high=63,
+    ),
     Option("mtu", "int", 9000, "MTU of the rails.", low=1280, high=9978, unit="bytes"),
     Option("roce_profile", "str", "lossless", "Quality of service of RoCE.", choices=("lossless", "lossy", "none")),
     Option("roce_dscp", "int", 26, "DSCP of RoCE data.", low=0, high=63),
@@ -456,6 +489,9 @@ def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, str]:
         low, high = (0, 7) if option.low is None else (option.low, t.cast(int, option.high))
         bad = [item for item, number in zip(value, numbers) if number is None or not low <= number <= high]
         return (None, f"{bad[0]!r} is not a number from {low} to {high}") if bad else (numbers, "")
+    if option.elements == "dict":
+        odd = [item for item in value if not isinstance(item, t.Mapping)]
+        return (None, f"item {odd[0]!r} is no mapping") if odd else ([dict(item) for item in value], "")
     bad = [item for item in value if not isinstance(item, str) or not _FORMS[option.form][0](item)]
     return (None, f"item {bad[0]!r} is not allowed") if bad else ([str(item).strip() for item in value], "")
 

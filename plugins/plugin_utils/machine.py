@@ -115,6 +115,21 @@ class Port:
     netdevs: tuple[str, ...]
     active_mtu_bytes: int | None
     gids: tuple[dict[str, t.Any], ...] = field(hash=False, default=())
+    pkeys: tuple[tuple[int, int], ...] = ()  # (index, key), in the order of the table
+    sm_lid: int | None = None
+    lid: int | None = None
+
+    @property
+    def guid(self) -> str:
+        """The port's GUID, 16 hex digits: the second half of its first GID."""
+        digits = text(self.gids[0].get("gid")).replace(":", "").lower() if self.gids else ""
+        return digits[16:] if len(digits) == 32 else ""
+
+    @property
+    def subnet_prefix(self) -> str:
+        """What the subnet manager calls the port's subnet: the first half of its first GID."""
+        digits = text(self.gids[0].get("gid")).replace(":", "").lower() if self.gids else ""
+        return digits[:16] if len(digits) == 32 else ""
 
     @property
     def active(self) -> bool:
@@ -339,7 +354,25 @@ def _port(index: int, data: dict[str, t.Any]) -> Port:
         netdevs=strings(data.get("netdevs")),
         active_mtu_bytes=integer(data.get("active_mtu_bytes")),
         gids=tuple(dicts(data.get("gids"))),
+        pkeys=_pkeys(data),
+        sm_lid=integer(data.get("sm_lid")),
+        lid=integer(data.get("lid")),
     )
+
+
+def _pkeys(data: dict[str, t.Any]) -> tuple[tuple[int, int], ...]:
+    """The P_Key table. What was recorded without places stands as it was found: empty places come last, as a rule."""
+    found = mapping(data.get("pkey_table")) or {
+        str(index): item for index, item in enumerate(strings(data.get("pkeys")))
+    }
+    table = []
+    for place, value in found.items():
+        index = integer(place)
+        try:
+            table.append((t.cast(int, index), int(value, 16)))
+        except (TypeError, ValueError):
+            continue
+    return tuple(sorted((index, value) for index, value in table if index is not None))
 
 
 def _netdev(name: str, data: dict[str, t.Any]) -> Netdev:

@@ -17,7 +17,10 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     bonds,
     firewall,
+    ib_networks,
+    ipoib,
     management_link,
+    opensm,
     port_settings,
     rails,
     roce,
@@ -54,6 +57,10 @@ RACK_WIDE = (
     "gpu_fabric_rail_subnets",
     "gpu_fabric_rail_host_offset",
     "gpu_fabric_rail_gateways",
+    "gpu_fabric_ipoib",
+    "gpu_fabric_ib_partitions",
+    "gpu_fabric_opensm_nodes",
+    "gpu_fabric_opensm_rails",
     "gpu_fabric_mtu",
     "gpu_fabric_roce_profile",
     "gpu_fabric_roce_dscp",
@@ -108,6 +115,8 @@ def plan_rack(
     problems += [(host.name, problem) for host in hosts for problem in bonds.problems(host.intent)]
     problems += [(host.name, problem) for host in hosts for problem in port_choices(host).problems()]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
+    over_infiniband, found = _infiniband(hosts, rack_intent, everyone, max(nodes.values(), default=1), addresses)
+    problems += found
     if problems:
         raise IntentError(problems)
     for host in hosts:
@@ -117,11 +126,15 @@ def plan_rack(
     fabrics = collections.Counter(h.fabric for h in hosts if h.fabric != "none")
     quality = roce.rack_values(rack_intent)
     management = _management_addresses(hosts, everyone, connection)
-    members = firewall.member_networks(addresses.networks(), sorted(set(management.values()) - {""}))
+    networks = [*addresses.networks(), *over_infiniband.subnets()]
+    members = firewall.member_networks(networks, sorted(set(management.values()) - {""}))
     neighbours = len(everyone) * roce_rails
+    managers = opensm.rack(rack_intent, laid, {h.name: h.machine for h in hosts})
     planned = {}
     for host in hosts:
-        planned[host.name] = plan_host(host, addresses, quality, members, neighbours, len(everyone))
+        planned[host.name] = plan_host(
+            host, addresses, quality, members, neighbours, len(everyone), over_infiniband, managers
+        )
     _note_missing_members(hosts, planned, everyone, management)
     for name, measurements in schedules.ring(planned, quality.get("perftest_tos")).items():
         planned[name]["benchmark"] = measurements
@@ -192,6 +205,32 @@ def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:
             )
             problems.append((host.name, problem))
     return problems
+
+
+def _infiniband(
+    hosts: list[Host], intent: Intent, everyone: list[str], highest_node: int, addresses: AddressPlan
+) -> tuple[ipoib.IpoibPlan, list[tuple[str, Problem]]]:
+    """The rack's networks over InfiniBand, and what is wrong with them or with those that shall manage the subnet."""
+    ports = [h for h in hosts if h.fabric == "infiniband"]
+    count = max((rail.rail + 1 for h in ports for rail in h.rails), default=0)
+    wrong = ib_networks.problems(intent)
+    found = [("", problem) for problem in wrong]
+    found += [("", problem) for problem in opensm.problems(intent, everyone, {h.name: h.fabric for h in hosts})]
+    none = {
+        name: default for name, default in defaults().items() if name in (ib_networks.IPOIB, ib_networks.PARTITIONS)
+    }
+    # Hosts that do not take part now may have the rails that the intent insists on.
+    count = max(count, intent["gpu_fabric_expected_rails"] or 0) if count else 0
+    plan = ipoib.IpoibPlan({**intent, **none} if wrong or not ports else intent, count, highest_node)
+    found += [("", problem) for problem in plan.problems]
+    for variable in (ib_networks.IPOIB, ib_networks.PARTITIONS):
+        if intent[variable] and hosts and not ports:
+            shown = ", ".join(sorted({f"{h.name}: {h.fabric}" for h in hosts})[:5])
+            found.append(("", Problem(variable, f"no host has InfiniBand rails ({shown})", "nothing on such a rack")))
+    for host in ports:
+        found += ipoib.mode_problems(plan.networks, host.name, host.rails)
+        found += ipoib.overlaps(plan, host.name, host.machine, addresses.networks())
+    return plan, found
 
 
 def _overlaps(hosts: list[Host], addresses: AddressPlan) -> list[Problem]:

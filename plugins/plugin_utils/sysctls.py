@@ -45,11 +45,12 @@ def for_host(
     has_gpus: bool,
     container: bool,
     offered: t.Mapping[str, t.Any],
+    shared: t.Sequence[str] = (),
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The set, and what was left out of it with the reason.
 
     *rails* are (interface, has IPv4, has IPv6) of RoCE rails; *neighbours* are hosts times rails; *offered* are the
-    parameters that facts read on the host (empty: not known).
+    parameters that facts read on the host (empty: not known); *shared* are addressed interfaces over InfiniBand.
     """
     wanted: dict[str, dict[str, str]] = {}
     for key, value, reason in GENERAL + (GPU_HOST if has_gpus else ()):
@@ -72,6 +73,7 @@ def for_host(
             continue
         del wanted[key]
     wanted.update(_per_rail(intent, rails, not offered or any(key.startswith("net.ipv6.") for key in offered)))
+    wanted.update(_shared(shared))
     for key, value in sorted(intent["gpu_fabric_sysctl"].items()):
         key = key if "/" in key else key.strip()
         if value is None:
@@ -80,6 +82,20 @@ def for_host(
         else:
             wanted[key] = {"value": " ".join(str(value).split()), "reason": "set in gpu_fabric_sysctl"}
     return dict(sorted(wanted.items())), left_out
+
+
+def _shared(netdevs: t.Sequence[str]) -> dict[str, dict[str, str]]:
+    """Ports of one fabric hear each other's broadcasts, whatever subnets they have."""
+    if len(netdevs) < 2:
+        return {}
+    return {
+        interface_key("ipv4", netdev, name): {"value": "2", "reason": reason}
+        for netdev in netdevs
+        for name, reason in (
+            ("arp_ignore", "ports of one InfiniBand fabric hear all requests: each answers for its own address only"),
+            ("arp_announce", "ports of one InfiniBand fabric hear all requests: each asks with its own address"),
+        )
+    }
 
 
 def _per_rail(

@@ -44,6 +44,7 @@ _PATTERNS = (
     "/etc/hosts",
     "/etc/hostname",
     "/etc/infiniband/openib.conf",
+    "/etc/opensm/gpu-fabric*.conf",
     "/etc/openmpi/openmpi-mca-params.conf",
     "/etc/systemd/network/*.link",
     "/etc/udev/rules.d/*rdma*.rules",

@@ -138,8 +138,11 @@ def _port(source: Source, base: str, number: int, siblings: list[tuple[str, int,
         if index == number - 1 and name not in names and (kind == _ARPHRD_INFINIBAND) == (link_layer == "InfiniBand")
     )
     found["netdevs"] = names
-    slots = (_PKEY.match(text(source, f"{base}/pkeys/{index}") or "") for index in _numbers(source, f"{base}/pkeys"))
-    found["pkeys"] = [slot.group(1) for slot in slots if slot is not None and slot.group(1) != "0000"]
+    # NCCL and others name a key by its place, and places may be empty.
+    table = _pkeys(source, base)
+    found["pkeys"] = list(table.values())
+    if table:
+        found["pkey_table"] = table
     for key in ("counters", "hw_counters"):
         values = {}
         for name in source.listdir(f"{base}/{key}"):
@@ -154,6 +157,15 @@ def _port(source: Source, base: str, number: int, siblings: list[tuple[str, int,
         derived = roce_mtu(mtu) if mtu is not None else None
         if derived is not None:
             found["active_mtu_bytes"] = derived
+    return found
+
+
+def _pkeys(source: Source, base: str) -> dict[str, str]:
+    found = {}
+    for index in _numbers(source, f"{base}/pkeys"):
+        slot = _PKEY.match(text(source, f"{base}/pkeys/{index}") or "")
+        if slot is not None and slot.group(1) != "0000":
+            found[str(index)] = slot.group(1)
     return found
 
 

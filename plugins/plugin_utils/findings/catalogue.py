@@ -72,6 +72,7 @@ class Entry:
         remedy: str | None = None,
         cause: str | None = None,
         severity: str | None = None,
+        mended_by: str | None = None,
     ) -> Finding:
         """The finding on *host* (a view, a name, or "" for the rack as a whole)."""
         return Finding(
@@ -84,7 +85,7 @@ class Entry:
             evidence=tuple(_clip(line) for line in evidence if line),
             cause=" ".join((cause or self.cause).split()),
             remedy=" ".join((remedy or self.remedy).split()),
-            mended_by=self.mended_by,
+            mended_by=self.mended_by if mended_by is None else mended_by,
         )
 
 

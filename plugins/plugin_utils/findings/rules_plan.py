@@ -208,6 +208,63 @@ ENTRIES: tuple[Entry, ...] = (
         "nic_firmware.py",
     ),
     _define(
+        "RF-PLAN-PKEY",
+        "fail",
+        "A port is no full member of a partition that it shall have",
+        "gpu_fabric_ib_partitions asks for a partition, and the subnet manager has not given its key to the port: the "
+        "interface of the partition would never get a carrier, and queue pairs with the key would fail.",
+        "pkeys of the port in sysfs, where the port is active, against gpu_fabric_ib_partitions.",
+        "The port's GUID is missing in the subnet manager's partition, stands there as a limited member, or was "
+        "changed with the card.",
+        "Give the port's GUID full membership in the subnet manager (UFM, or partitions.conf of opensm), or name the "
+        "hosts that run opensm in gpu_fabric_opensm_nodes, and the collection writes its partitions.",
+        "ipoib.py",
+    ),
+    _define(
+        "RF-PLAN-PKEY-PENDING",
+        "info",
+        "A port gets the key of a partition in this run",
+        "The subnet manager that the collection runs will give the port a key that it does not have yet.",
+        "pkeys of the port in sysfs, gpu_fabric_ib_partitions and gpu_fabric_opensm_nodes.",
+        "A partition that is new in the intent, or a run without the hosts of gpu_fabric_opensm_nodes.",
+        "Nothing to do. Where it stays, look at the log of opensm on the first of gpu_fabric_opensm_nodes: another "
+        "subnet manager with a higher priority may be the master.",
+        "ipoib.py",
+    ),
+    _define(
+        "RF-PLAN-NCCL-PKEY",
+        "warn",
+        "The key of a partition has no index that fits all rails",
+        "The ports are limited members of the default partition, so NCCL needs another key. It takes one index for all "
+        "rails, and the key stands at different ones: NCCL_IB_PKEY is left out.",
+        "P_Key tables of the rails' ports.",
+        "Ports that got their keys in another order.",
+        "Have the subnet manager put the key at one index (indx0 in opensm's partitions.conf), or give the ports full "
+        "membership of the default partition.",
+        "ipoib.py",
+    ),
+    _define(
+        "RF-PLAN-IPOIB",
+        "warn",
+        "An InfiniBand rail has no interface for its addresses",
+        "gpu_fabric_ipoib or gpu_fabric_ib_partitions wants an interface on a rail, and there is none to be named.",
+        "Interfaces of the rails' ports, and the rails that the host has.",
+        "ib_ipoib is not loaded yet, or rails names a rail that the host lacks.",
+        "Run again when ib_ipoib is loaded, which the run does; or correct rails.",
+        "ipoib.py",
+    ),
+    _define(
+        "RF-PLAN-IPOIB-MTU",
+        "fail",
+        "An MTU of IP over InfiniBand is more than the port carries",
+        "A datagram travels in one InfiniBand packet, four bytes of which are not its own. The kernel would take the "
+        "smaller value without a word.",
+        "mtu of gpu_fabric_ipoib and gpu_fabric_ib_partitions against the ports' active MTU.",
+        "A link of 2048 bytes on one port, or an MTU that belongs to connected mode.",
+        "Set mtu to auto or less, or raise the MTU of the port's link and of the partition.",
+        "ipoib.py",
+    ),
+    _define(
         "RF-PLAN-TOPOLOGY-DISAGREES",
         "warn",
         "The PCI tree and nvidia-smi disagree about distances",

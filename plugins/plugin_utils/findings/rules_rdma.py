@@ -81,7 +81,8 @@ PORT_INIT = define(
     means="The link is up and the port has no LID: state initializing (or armed) and SM lid 0. Nothing can be sent.",
     looks_at="state, phys_state, lid and sm_lid of the port in sysfs.",
     cause="No subnet manager reaches the port: it is stopped, runs on another fabric, or the port is in no partition.",
-    remedy="Start or repair the subnet manager (UFM, the switch's, or opensm); sminfo shows which one answers.",
+    remedy="Start or repair the subnet manager (UFM, the switch's, or opensm); sminfo shows which one answers. Where "
+    "the fabric has none, gpu_fabric_opensm_nodes has the collection run opensm on chosen hosts.",
     check="ibstat DEVICE: State: Active and an SM lid other than 0.",
     source="https://github.com/openucx/ucx/discussions/5970",
 )
@@ -227,6 +228,8 @@ def _role(port: Port, roles: dict[tuple[str, str], str | None]) -> str | None:
 def ports_not_active(rack: RackView) -> t.Iterator[Finding]:
     roles = _rack_roles(rack)
     up_here = {host.name: any(p.active for p in host.rail_ports) for host in rack.hosts}
+    # The plan starts a subnet manager on one of the hosts.
+    manager = any(mapping(host.plan.get("opensm")).get("wanted") for host in rack.hosts)
     states: dict[tuple[str, str], list[bool]] = collections.defaultdict(list)
     for host in rack.hosts:
         for port in host.ports:
@@ -246,7 +249,7 @@ def ports_not_active(rack: RackView) -> t.Iterator[Finding]:
                 yield _no_guid(host, port)
                 continue
             if infiniband and port.state in ("initializing", "armed"):
-                yield _no_manager(host, port)
+                yield _no_manager(host, port, manager)
                 continue
             usually_up = up * 2 > known
             if role != "compute" and not usually_up:
@@ -279,13 +282,14 @@ def _no_guid(host: HostView, port: Port) -> Finding:
     )
 
 
-def _no_manager(host: HostView, port: Port) -> Finding:
+def _no_manager(host: HostView, port: Port, planned: bool) -> Finding:
     return PORT_INIT.on(
         host,
         f"{host.name}: {port.label} is {port.state}, lid {port.data.get('lid')}, SM lid {port.data.get('sm_lid')}; "
         "active wanted: no subnet manager has configured it",
         device=port.device,
         evidence=_port_evidence(port),
+        mended_by="rdma" if planned else None,
     )
 
 

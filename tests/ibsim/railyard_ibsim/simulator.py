@@ -38,10 +38,14 @@ def lacking() -> str | None:
 
 
 class Simulator:
-    """A running fabric. *topology*: text for ibsim; *first*: the node to which the tools are attached."""
+    """A running fabric. *topology*: text for ibsim; *first*: the node to which the tools are attached.
 
-    def __init__(self, topology: str, first: str, scratch: Path, patience_s: float = 60) -> None:
+    *settings*: further lines of the subnet manager's configuration.
+    """
+
+    def __init__(self, topology: str, first: str, scratch: Path, patience_s: float = 60, settings: str = "") -> None:
         self._topology, self._first, self._scratch, self._patience = topology, first, scratch, patience_s
+        self._settings = settings
         self._processes: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Simulator:
@@ -49,7 +53,7 @@ class Simulator:
             (self._scratch / name).mkdir(parents=True, exist_ok=True)
         net, config = self._scratch / "net.topo", self._scratch / "opensm.conf"
         net.write_text(self._topology, encoding="ascii")
-        config.write_text(_KEEP_RATES, encoding="ascii")
+        config.write_text(_KEEP_RATES + self._settings, encoding="ascii")
         nodes, ports = self._topology.count("guid=0x"), self._topology.count("\n[")
         self._environment = {
             **os.environ,
@@ -76,11 +80,33 @@ class Simulator:
     ) -> None:
         self._stop()
 
-    def _start(self, *argv: str) -> None:
+    def start_manager(self, node: str, settings: str, said: str, *options: str) -> Path:
+        """Another subnet manager at another node; returns its log when that has *said*."""
+        config, log = self._scratch / f"opensm-{node}.conf", self._scratch / f"opensm-{node}.txt"
+        config.write_text(_KEEP_RATES + settings, encoding="ascii")
+        environment = {**self._environment, "SIM_HOST": node}
+        for name in ("cache", "tmp"):
+            (self._scratch / node / name).mkdir(parents=True)
+            environment[f"OSM_{name.upper()}_DIR"] = str(self._scratch / node / name)
+        self._start("ibsim-run", "opensm", "-F", str(config), "-f", str(log), *options, environment=environment)
+        self._await("opensm", said, log)
+        return log
+
+    def signal_manager(self, number: int) -> None:
+        """Send the first subnet manager a signal."""
+        self._processes[1].send_signal(number)
+
+    def _start(self, *argv: str, environment: dict[str, str] | None = None) -> None:
         name = argv[1] if argv[0] == "ibsim-run" else argv[0]
         with (self._scratch / f"{name}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment, text=True, cwd=self._scratch
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment or self._environment,
+                text=True,
+                cwd=self._scratch,
             )
         self._processes.append(process)
 

@@ -109,6 +109,15 @@ def test_restart_is_always_a_change() -> None:
     assert systemd.ran == [f"restart {DAEMON}"] and len(todo.changes) == 1
 
 
+def test_what_runs_reads_its_files_again_and_what_starts_has_read_them() -> None:
+    systemd = Systemd(nvidia__persistenced=unit("active", "enabled"), nvidia__fabricmanager=unit())
+    todo = UnitSet({DAEMON: "started", MANAGER: "started"}, [], systemd, check_mode=False, reload=[DAEMON, MANAGER])
+    todo.apply()
+    assert systemd.ran == [f"reload {DAEMON}", f"enable {MANAGER}", f"start {MANAGER}"] and len(todo.changes) == 2
+    with pytest.raises(Failure, match="only units that are to run"):
+        UnitSet({DAEMON: "stopped"}, [], systemd, check_mode=False, reload=[DAEMON])
+
+
 def test_a_paused_unit_stays_enabled() -> None:
     systemd = Systemd(nvidia__persistenced=unit("active", "enabled"))
     UnitSet({DAEMON: "paused", "not-here": "paused"}, [], systemd, check_mode=False).apply()

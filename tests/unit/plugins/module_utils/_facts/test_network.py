@@ -313,6 +313,16 @@ class TestQos:
         assert set(found) == {"bond0", "m0"} and set(found["bond0"]) == {"bond"}
 
 
+def test_place_of_a_key_is_kept_where_the_table_has_holes(tmp_path: Path) -> None:
+    place = "/sys/class/infiniband/mlx5_0/ports/1/pkeys"
+    keys = {"0": "0x7fff", "1": "0x0000", "2": "0x8005", "10": "0x800b", "3": "odd"}
+    port = rdma.collect(live(tmp_path, {f"{place}/{index}": f"{key}\n" for index, key in keys.items()}))["mlx5_0"][
+        "ports"
+    ]
+    assert port["1"]["pkey_table"] == {"0": "7fff", "2": "8005", "10": "800b"}
+    assert port["1"]["pkeys"] == ["7fff", "8005", "800b"]
+
+
 @pytest.mark.parametrize(
     ("mtu", "active"), [(9000, 4096), (4200, 4096), (4192, 4096), (4191, 2048), (1500, 1024), (1280, 1024), (300, None)]
 )
