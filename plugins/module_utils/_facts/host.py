@@ -74,6 +74,8 @@ def collect(source: Source) -> dict[str, Any]:
         "uptime_s": _uptime(source),
         "cpus": _cpus(source),
         "numa_nodes": _numa_nodes(source),
+        "numa_cpus": _numa_cpus(source),
+        "cpu_governor": text(source, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "reboot_required": source.exists("/run/reboot-required") if source.live else None,
     }
     found.update({key: value for key, value in sections.items() if value is not None and value != {}})
@@ -196,6 +198,20 @@ def _cpus(source: Source) -> Optional[int]:
             return None
         count += int(last or first) - int(first) + 1
     return count
+
+
+def _numa_cpus(source: Source) -> dict[str, str]:
+    """CPUs of each NUMA node, as lists; of a recording also from lscpu."""
+    found = {}
+    for name in source.listdir("/sys/devices/system/node"):
+        cpus = text(source, f"/sys/devices/system/node/{name}/cpulist") if re.fullmatch(r"node\d+", name) else None
+        if cpus:
+            found[name[len("node") :]] = cpus
+    if not found and not source.live:
+        output = source.run(("lscpu",))
+        told = output.stdout if output is not None else ""
+        found = dict(re.findall(r"^NUMA node(\d+) CPU\(s\):\s+([\d,-]+)\s*$", told, re.MULTILINE))
+    return found
 
 
 def _numa_nodes(source: Source) -> Optional[int]:

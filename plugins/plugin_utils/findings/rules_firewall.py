@@ -40,6 +40,25 @@ BLOCKED = define(
     mended_by="security",
 )
 
+TABLES_GONE = define(
+    "firewall",
+    "RF-FIREWALL-TABLES-GONE",
+    title="Rules of another program were flushed",
+    severity="fail",
+    phase="verify",
+    means="Packet filter tables that container engines or Kubernetes made are gone: published ports, NAT of containers "
+    "and service addresses no longer work until those programs are restarted.",
+    looks_at="Tables of nftables and chains of iptables that belong to Docker, Kubernetes, CNI plug-ins, libvirt or "
+    "Podman, in the earlier recording of the bundle and now.",
+    cause="A firewall was loaded with flush ruleset or iptables -F, or nftables.service was restarted with "
+    "the distribution's /etc/nftables.conf, which begins with flush ruleset.",
+    remedy="Restart the programs named (systemctl restart docker, kubelet, libvirtd) and let the firewall own one "
+    "table (site.yml --tags security writes table inet gpu_fabric and touches no other); remove flush ruleset from "
+    "/etc/nftables.conf.",
+    check="nft list tables lists the tables again, also after systemctl reload nftables.",
+    source="nftables wiki: atomic rule replacement; Docker and Kubernetes packet filtering documentation",
+)
+
 _CONNECT = re.compile(
     r"(?:Connect to|connect\(\) to|connection to) (?P<address>[0-9a-fA-F.:]+?)(?:<(?P<port>\d+)>)?,? .*?"
     r"(?P<why>No route to host|Connection refused|timed out|Software caused connection abort)",
@@ -177,3 +196,37 @@ def peers_blocked(rack: RackView) -> t.Iterator[Finding]:
                 device=what,
                 evidence=shown,
             )
+
+
+_FOREIGN = re.compile(
+    r"\b(DOCKER[\w-]*|KUBE-[\w-]*|CNI-[\w-]*|LIBVIRT_\w+|NETAVARK[\w-]*|cali-[\w-]*|CILIUM_\w+|FLANNEL[\w-]*"
+    r"|docker-bridges|kube-proxy|netavark|libvirt_network|f2b-[\w-]*)"
+)
+_RULES = ("nft_list_ruleset", "nft_list_tables", "iptables_S", "iptables-save", "iptables_t_nat_S", "iptables_L_n")
+
+
+@rack_rule(TABLES_GONE)
+def foreign_rules_gone(rack: RackView) -> t.Iterator[Finding]:
+    earlier = mapping(mapping(rack.outputs.get("before")).get("facts"))
+    for host in rack.hosts:
+        then = HostView(host.name, earlier.get(host.name))
+        for name in _RULES:
+            before, now = then.recorded(name), host.recorded(name)
+            if not before or now is None:
+                continue
+            gone = sorted(set(_FOREIGN.findall(before)) - set(_FOREIGN.findall(now)))
+            if not gone:
+                continue
+            flush = [line.strip() for line in host.files.get("/etc/nftables.conf", "").splitlines() if "flush" in line]
+            yield TABLES_GONE.on(
+                host,
+                f"{host.name}: {', '.join(gone[:8])}{' and more' if len(gone) > 8 else ''} of the earlier recording "
+                f"{'is' if len(gone) == 1 else 'are'} gone from the packet filter; untouched rules of other programs "
+                "wanted",
+                device=gone[0],
+                evidence=[
+                    *[f"before: {line.strip()}" for line in before.splitlines() if gone[0] in line][:3],
+                    *(f"/etc/nftables.conf: {line}" for line in flush[:1]),
+                ],
+            )
+            break
