@@ -27,6 +27,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     port_settings,
     rails,
     roce,
+    stable_names,
     sysctls,
     thresholds,
     tuning,
@@ -131,6 +132,8 @@ def plan_host(
     tuned["left_out"] |= chosen.left_out
     firmware, firmware_notes = nic_firmware.for_host(intent, machine, host.rails, quality, _protected(host))
     host.notes += firmware_notes
+    names = stable_names.Names(intent, machine, host.rails, _protected(host))
+    host.notes += [note for note in (names.note(),) if note]
     costs = [_link_cost(host, rail, quality_of) for rail in host.rails]
     costs += [(f"port {netdev}", *_port_cost(host, netdev, settings)) for netdev, settings in ports.items()]
     costs.append(("opensm", subnet_manager["disruption"], subnet_manager["disruption_reason"]))
@@ -169,6 +172,7 @@ def plan_host(
         "qos": quality_of,
         "nic_ports": _nic_ports(host, quality_of, port_tuning, ports),
         "nic_firmware": firmware,
+        "stable_names": names.as_plan(),
         "tuning": tuned,
         "nccl_env": env,
         "nccl_reasons": reasons,

@@ -325,6 +325,13 @@ OPTIONS: tuple[Option, ...] = (
         choices=("auto", "untouched", "512", "1024", "2048", "4096"),
     ),
     Option(
+        "stable_names",
+        "str",
+        "untouched",
+        "Names of the rails' interfaces and RDMA devices; by_path: by their PCI path, from the next boot on.",
+        choices=("untouched", "by_path"),
+    ),
+    Option(
         "nic_firmware_profile",
         "str",
         "none",

@@ -294,6 +294,17 @@ ENTRIES: tuple[Entry, ...] = (
         "Give NCCL the provider's topology file (NCCL_TOPO_FILE in gpu_fabric_nccl_env).",
         "topology.py",
     ),
+    _define(
+        "RF-PLAN-NAMES",
+        "warn",
+        "Names of devices change at the next boot",
+        "gpu_fabric_stable_names has names by PCI path ready for the next boot. Until a run follows it, what was "
+        "written by name (NCCL's list of devices, addresses, firewall) does not fit the devices any more.",
+        "Names of the rails' interfaces and RDMA devices against those that follow from their PCI path.",
+        "The option was set, or a device was added, since the host was started.",
+        "Drain the host, reboot it and run site.yml on it before jobs start.",
+        "stable_names.py",
+    ),
 )
 _BY_ID = {entry.id: entry for entry in ENTRIES}
 # Of no consequence where nothing is applied.
