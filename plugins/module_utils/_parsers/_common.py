@@ -241,10 +241,10 @@ def split_hosts(
     prefixed = 0
     for line in lines:
         match = _HOST_PREFIX.match(line.text)
-        if match and match.group(1) in hosts:
+        if match and match.group(1) in hosts and (line.terminated or match.group(2).strip()):
             hosts[match.group(1)].append(line._replace(text=match.group(2)))
             prefixed += 1
-        elif line.damaged:
+        elif line.damaged or not line.terminated:
             for group in hosts.values():  # whose line it was cannot be told
                 group.append(line)
     return list(hosts.items()) if prefixed > own else [(None, lines)]

@@ -15,10 +15,9 @@ Value::
      "history": [{"start", "end", "command", "requested_by", "error", "actions": [...]}]}
 
 Kinds of errors: ``lock`` (path, pid, process), ``key`` (key_id), ``signed_by_conflict`` (source), ``sources``,
-``fetch`` (url),
-``no_release`` (source), ``not_found`` (package), ``version_not_found`` (package, version), ``unmet_dependencies``,
-``held``,
-``interrupted``, ``dpkg_package`` (package, phase, code), ``dpkg`` (code), ``space``, ``dkms`` (kernel), ``other``.
+``fetch`` (url), ``no_release`` (source), ``not_found`` (package), ``version_not_found`` (package, version),
+``unmet_dependencies``, ``held``, ``interrupted``, ``dpkg_package`` (package, phase, code; where two packages bring one
+file: path, other_package), ``dpkg`` (code), ``space``, ``dkms`` (kernel), ``other``.
 """
 
 from __future__ import annotations
@@ -42,13 +41,16 @@ _ERRORS = tuple(
             "lock",
             r"(?:Unable to (?:acquire the dpkg frontend lock|lock \S+)|Unable to lock the administration directory)",
         ),
+        ("lock", r"dpkg \S+ lock (?:was|is) locked by another process(?: with pid (?P<pid>\d+))?"),
         ("signed_by_conflict", r"Conflicting values set for option Signed-By regarding source (?P<source>.+?)(?:: |$)"),
         ("key", r"(?:NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED) (?P<key_id>[0-9A-F]{8,40})\b"),
+        ("key", r"Missing key (?P<key_id>[0-9A-F]{8,40})\b"),
         ("key", r"(?:is not signed|couldn't be verified because the public key|signatures were invalid)"),
         ("sources", r"The list of sources could not be read|Malformed (?:line|entry|stanza) \d+ in "),
         ("no_release", r"The repository '(?P<source>[^']+)' (?:does not have|no longer has) a Release file"),
         ("fetch", r"Failed to fetch (?P<url>\S+)"),
         ("not_found", r"Unable to locate package (?P<package>\S+)"),
+        ("not_found", r"Couldn't find any package by (?:glob|regex|task) '(?P<package>[^']+)'"),
         ("not_found", r"Package '(?P<package>[^']+)' has no installation candidate"),
         ("version_not_found", r"Version '(?P<version>[^']+)' for '(?P<package>[^']+)' was not found"),
         ("held", r"you have held broken packages|Held packages were changed"),
@@ -60,11 +62,16 @@ _ERRORS = tuple(
 )
 _DPKG_PACKAGE = re.compile(r"^dpkg: error processing (?:package|archive) (\S+?)(?::[a-z0-9]+)? \(--([a-z-]+)\):\s*$")
 _EXIT_STATUS = re.compile(r"subprocess returned error exit status (\d+)")
+_OVERWRITE = re.compile(r"^ trying to overwrite '([^']+)', which is also in package (\S+)")
 _DKMS_BUILD = re.compile(r"^Error! Bad return status for module build on kernel: (\S+) \((\S+)\)")
 _DKMS_FAILED = re.compile(r"^dkms autoinstall on ([^/\s]+)/(\S+) failed for (.+?)\s*$")
 _DKMS_ITEM = re.compile(r"([A-Za-z0-9_.+-]+)\((\d+)\)")
 _SUMMARY = re.compile(
     r"^(\d+) upgraded, (\d+) newly installed, (?:(\d+) downgraded, )?(\d+) to remove and (\d+) not upgraded\."
+)
+# apt 3
+_COUNTS = re.compile(
+    r"^  Upgrading: (\d+), Installing: (\d+)(?:, Downgrading: (\d+))?, Removing: (\d+), Not Upgrading: (\d+)"
 )
 _SIMULATED = re.compile(rf"^(Inst|Remv|Purg|Conf) ({_NAME})(?::[a-z0-9]+)?(?: \[([^\]]+)\])?(?: \((\S+) [^)]*\))?")
 _UNPACKING = re.compile(rf"^Unpacking ({_NAME})(?::([a-z0-9]+))? \(([^)]+)\)(?: over \(([^)]+)\))? \.\.\.")
@@ -86,8 +93,10 @@ _HISTORY_FIELDS = {
     "Requested-By": "requested_by",
     "Error": "error",
 }
+_NOTICES = ("W: ", "N: ", "Warning: ", "Notice: ")
 _OWN = re.compile(
-    r"^(?:[EWN]: |dpkg: |Start-Date: |End-Date: |Commandline: |(?:Install|Upgrade|Remove|Purge): \S+:|Error! |dkms "
+    r"^(?:[EWN]: |(?:Error|Warning|Notice): |dpkg: |Start-Date: |End-Date: |Commandline: |Error! |dkms "
+    r"|(?:Install|Upgrade|Remove|Purge): \S+:"
     r"|\d+ upgraded, |Unpacking |Setting up |Removing |Inst |Conf |Reading )"
 )
 
@@ -135,7 +144,7 @@ class _Reader:
         self.listing = False
         if self._history(text) or self._failure(text) or self._progress(text):
             return
-        if text.startswith(("W: ", "N: ")):
+        if text.startswith(_NOTICES):
             self.value["notices"].append(text)
 
     def _history(self, text: str) -> bool:
@@ -177,6 +186,11 @@ class _Reader:
             self.value["errors"].append(self.package)
             return True
         status = _EXIT_STATUS.search(text)
+        overwrite = _OVERWRITE.match(text)
+        if overwrite and self.package is not None:
+            self.package["path"], self.package["other_package"] = overwrite.groups()
+            self.package = None
+            return True
         if status and self.package is not None:
             self.package["code"] = int(status.group(1))
             self.package = None
@@ -196,20 +210,20 @@ class _Reader:
             return True
         for kind, pattern in _ERRORS:
             match = pattern.search(text)
-            if match and not text.startswith("N: "):
+            if match and not text.startswith(("N: ", "Notice: ")):
                 error: dict[str, Any] = {"kind": kind, "text": text}
                 for name, found in match.groupdict().items():
                     if found is not None:
                         error[name] = int(found) if name in ("pid", "code") else found.strip()
                 self.value["errors"].append(error)
                 return True
-        if text.startswith(("E: ", "dpkg: error")):
+        if text.startswith(("E: ", "Error: ", "dpkg: error")):
             self.value["errors"].append({"kind": "other", "text": text})
             return True
         return False
 
     def _progress(self, text: str) -> bool:
-        summary = _SUMMARY.match(text)
+        summary = _SUMMARY.match(text) or _COUNTS.match(text)
         if summary:
             upgraded, installed, downgraded, removed, kept = summary.groups()
             self.value["summary"] = {

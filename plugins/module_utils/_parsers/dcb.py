@@ -159,9 +159,9 @@ def _pair(name: str, words: list[str], value: dict[str, Any]) -> bool:
 
 def _read_line(line: Line, value: dict[str, Any], problems: Problems) -> None:
     words = line.text.split()
-    if not line.terminated and not line.text[-1:].isspace():
+    if not line.terminated:
         problems.cut(line)
-        if words[-1].partition(":")[2] not in _SWITCHES:
+        if not line.text[-1:].isspace() and words[-1].partition(":")[2] not in _SWITCHES:
             words.pop()  # the rest of its vector goes with it
     position = 0
     while position < len(words):

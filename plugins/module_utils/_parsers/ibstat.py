@@ -373,6 +373,9 @@ def _read_list(host: str | None, lines: list[Line], problems: Problems, value: d
             else:
                 problems.cut(line)
                 value["partial"] = True
+        elif not line.terminated:
+            problems.cut(line)
+            value["partial"] = True
         elif _WORD.match(text) and value["cas"]:
             problems.add("This word may be the name of a device, or not.", line)
 

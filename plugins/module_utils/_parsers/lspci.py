@@ -132,8 +132,7 @@ class _Reader:
         else:
             if ids:
                 device["description"] = description.strip()
-            if not ids or not rest.endswith("]"):
-                self.problems.cut(line)
+            self.problems.cut(line)  # at least the revision may be missing
 
     def _target(self) -> dict[str, Any] | None:
         if self.current is not None:

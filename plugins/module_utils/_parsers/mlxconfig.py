@@ -79,7 +79,9 @@ class _Reader:
             elif "Applying..." in line.text:
                 if "Done!" in line.text:
                     self.value["applied"] = True
-                elif line.terminated and "Failed" in line.text:
+                elif not line.terminated:
+                    self.problems.cut(line)
+                elif "Failed" in line.text:
                     self.value["applied"] = False
             elif not line.terminated:
                 self.problems.cut(line)

@@ -39,9 +39,10 @@ _NO_MST = re.compile(r"^(?:NA|N/A|-)$")
 def _row(line: Line, match: re.Match[str], problems: Problems) -> dict[str, Any]:
     device: dict[str, Any] = {"device_type": match.group("type"), "revision": match.group("revision"), "extra": {}}
     words = match.group("rest").split()
-    if not line.terminated and not line.text[-1:].isspace() and not pci_address(words[-1]):
+    if not line.terminated:
         problems.cut(line)
-        words.pop()
+        if not line.text[-1:].isspace() and not pci_address(words[-1]):
+            words.pop()
     for word in words:
         if word.startswith("/dev/mst/"):
             device["mst"] = word

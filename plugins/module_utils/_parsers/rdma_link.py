@@ -106,15 +106,15 @@ def _read_row(line: Line, match: re.Match[str], problems: Problems) -> dict[str,
         if position + 1 >= len(words):
             if line.terminated:
                 problems.add(f"{link['device']}: '{name}' has no value.", line)
-            else:
-                problems.cut(line)
             break
         text = words[position + 1]
         last = position + 2 >= len(words)
-        if last and not whole_to_the_end and not _whole(name, text):
-            problems.cut(line)
-        elif not _set(link, name, text):
+        cut = last and not whole_to_the_end and not _whole(name, text)
+        if not cut and not _set(link, name, text):
             problems.add(f"{link['device']}: '{text}' is no value of {name}.", line)
+    # The last pair is the interface's, or the state of an InfiniBand port, which has none.
+    if not line.terminated and "netdev" not in link and not {"subnet_prefix", "phys_state"} <= set(link):
+        problems.cut(line)
     return link
 
 
@@ -132,13 +132,12 @@ def _read_device_row(line: Line, match: re.Match[str], problems: Problems) -> di
     device: dict[str, Any] = {"device": match.group("device"), "extra": {}}
     words = match.group("rest").split()
     whole = line.terminated or match.group("rest")[-1:].isspace()
-    for name, text in zip(words[::2], words[1::2]):
-        if text is words[-1] and not whole and not (name.endswith("_guid") and guid(text)):
-            problems.cut(line)
-        elif not _set_device(device, name, text):
-            problems.add(f"{device['device']}: '{text}' is no value of {name}.", line)
-    if len(words) % 2 and not whole:
+    if not line.terminated:
         problems.cut(line)
+    for name, text in zip(words[::2], words[1::2]):
+        cut = text is words[-1] and not whole and not (name.endswith("_guid") and guid(text))
+        if not cut and not _set_device(device, name, text):
+            problems.add(f"{device['device']}: '{text}' is no value of {name}.", line)
     return device
 
 

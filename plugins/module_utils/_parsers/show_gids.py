@@ -74,6 +74,8 @@ def _row(line: Line, match: re.Match[str], problems: Problems) -> dict[str, Any]
         row["netdev"] = words[0]
     elif words:
         problems.add(f"There are words behind the GID that show_gids does not print: {' '.join(words)}.", line)
+    if not line.terminated and "netdev" not in row:
+        problems.cut(line)
     if row.get("version") == "v2" or (row.get("version") and "netdev" in row):
         row["type"] = "RoCE " + row["version"]
     return row

@@ -5,7 +5,8 @@
 
 ``check_all(parse, raw)`` cuts the bytes at every seventh offset, converts line ends, puts a login banner in front and
 spoils single bytes.  After each mutation the parser must return JSON-able values of which every one also occurs, at the
-same place, in the values of the whole text: fewer values are fine, other values never are.
+same place, in the values of the whole text: fewer values are fine, other values never are.  Where a cut inside a line
+takes something away that the line had to say, there must be a problem.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ BANNER = (
     b"############ Authorised users only ############\n"
 )
 # Members that describe the text and not the machine; they rightly change when the text is cut.
-ABOUT_THE_TEXT = frozenset({"partial", "complete", "form", "errors", "warnings", "debug_messages"})
+ABOUT_THE_TEXT = frozenset({"partial", "complete", "form", "errors", "warnings", "debug_messages", "comment"})
+# `rdma -d link` writes it behind what closes the line without -d.
+_DETAILS = frozenset({"netdev_index"})
 
 Parse = Callable[[str], Parsed]
 
@@ -125,12 +128,25 @@ def check_part(parse: Parse, text: str, whole: Any, what: str) -> Parsed:
     return result
 
 
+def _told(value: Any) -> Any:
+    """The values of which a cut has to say that they are missing: all but those that only more details have."""
+    if isinstance(value, dict):
+        return {key: _told(item) for key, item in value.items() if key not in _DETAILS}
+    return [_told(item) for item in value] if isinstance(value, list) else value
+
+
 def check_cuts(parse: Parse, raw: bytes, step: int = 7) -> None:
     whole = parse(decode(raw)).value
+    line_end, to_line_end = -1, whole
     for offset in range(0, len(raw), step):
-        check_part(
-            parse, decode(raw[:offset]), whole, f"cut after byte {offset}: …{raw[max(0, offset - 40) : offset]!r}"
-        )
+        what = f"cut after byte {offset}: …{raw[max(0, offset - 40) : offset]!r}"
+        result = check_part(parse, decode(raw[:offset]), whole, what)
+        if offset > line_end:
+            line_end = raw.find(b"\n", offset)
+            to_line_end = parse(decode(raw[: line_end + 1])).value if line_end >= 0 else whole
+        inside = raw[:offset].rpartition(b"\n")[2].strip(b"> \t\xc2\xa0")  # quoted or copied, a line begins with these
+        missing = inside and not result.problems and list(differences(_told(to_line_end), result.value))
+        assert not missing, f"{what}: no problem says that something is missing: {missing[0]}"
 
 
 def check_line_ends(parse: Parse, raw: bytes) -> None:

@@ -391,3 +391,30 @@ def test_a_failed_uuid_is_none():
     assert [gpu.get("uuid") for gpu in value["gpus"]] == ["GPU-1a2b3c4d-0000-1111-2222-333344445555", None, None]
     assert len(reasons) == 2
     assert parse("nvidia_smi_list", "No devices found.\n")[0]["failures"][0]["kind"] == "no_devices"
+
+
+def test_apt_three_and_files_of_two_packages():
+    value, _reasons = parse(
+        "apt_output",
+        "Summary:\n"
+        "  Upgrading: 2, Installing: 3, Removing: 0, Not Upgrading: 5\n"
+        "Error: Unable to locate package mlnx-all\n"
+        "Error: Couldn't find any package by glob 'libnccl9'\n"
+        "Warning: OpenPGP signature verification failed: https://packages.example.org noble InRelease: Missing key "
+        "0123456789ABCDEF0123456789ABCDEF01234567, which is needed to verify signature.\n"
+        "Error: Something else\n"
+        "Notice: See apt-secure(8)\n",
+    )
+    assert value["summary"] == {"upgraded": 2, "newly_installed": 3, "removed": 0, "not_upgraded": 5}
+    assert [error["kind"] for error in value["errors"]] == ["not_found", "not_found", "key", "other"]
+    assert value["errors"][2]["key_id"] == "0123456789ABCDEF0123456789ABCDEF01234567"
+    assert value["notices"] == ["Notice: See apt-secure(8)"]
+    value, _reasons = parse(
+        "apt_output",
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 4321\n"
+        "dpkg: error processing archive /var/cache/libnvidia-a_2_amd64.deb (--unpack):\n"
+        " trying to overwrite '/usr/lib/libnvidia-ml.so.1', which is also in package libnvidia-b 1.0\n",
+    )
+    lock, package = value["errors"]
+    assert (lock["kind"], lock["pid"]) == ("lock", 4321)
+    assert (package["path"], package["other_package"]) == ("/usr/lib/libnvidia-ml.so.1", "libnvidia-b")
