@@ -179,6 +179,8 @@ class _Reader:
     def _owner(self, way: str) -> str:
         """Whose sums count: those of the one stream that goes this way, or of all together."""
         ids = [number_ for number_, its in self.ids.items() if its == way]
+        if any(key.startswith(f"{way} SUM ") for key in self.summary):
+            return f"{way} SUM"  # also where the text begins below the other streams
         return f"{way} {'SUM' if len(ids) > 1 else ids[0] if ids else ''}"
 
     def result(self) -> dict[str, Any]:

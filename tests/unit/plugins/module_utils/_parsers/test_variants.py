@@ -418,3 +418,11 @@ def test_apt_three_and_files_of_two_packages():
     lock, package = value["errors"]
     assert (lock["kind"], lock["pid"]) == ("lock", 4321)
     assert (package["path"], package["other_package"]) == ("/usr/lib/libnvidia-ml.so.1", "libnvidia-b")
+
+
+def test_the_last_lines_of_iperf3_with_several_streams():
+    text = (FIXTURES / "iperf3" / "text-parallel.txt").read_text(encoding="utf-8")
+    whole = parse("iperf3", text)[0]
+    tail = "".join(text.splitlines(keepends=True)[-6:])
+    assert "[SUM]" in tail and tail.count("sender") > 1
+    assert parse("iperf3", tail)[0]["sent_bits_per_second"] == whole["sent_bits_per_second"]
