@@ -48,7 +48,7 @@ CASES = {
         + ADDRESS_AGAIN.format(link_local="ip address add fe80::1186:a6b1:3f0b:c441/64 dev $netdev"),
         mends=f"{FIRST_RAIL}\n"
         + ADDRESS_AGAIN.format(link_local="ip address del fe80::1186:a6b1:3f0b:c441/64 dev $netdev"),
-        finding="RF-PLAN-GID-INDEX",
+        finding="RF-ROCE-GID-INDEX",
         words=("mlx5_0", "index 3", "fe80", "index 5"),
         severity="fail",
         arguments=("-e", '{"gpu_fabric_nccl_env": {"NCCL_IB_GID_INDEX": "3"}}'),
@@ -161,7 +161,7 @@ def test_fault_made_by_hand_is_named(rack: Rack, healthy: set, name: str) -> Non
     assert run.changes() == set()
     new = [finding for finding in findings(run) if not places([finding]) & healthy]
     found = [finding for finding in new if finding["id"] == case.finding]
-    assert found, (run.describe(), new)
+    assert found, [(f["id"], f["host"], f["message"]) for f in new]
     text = "\n".join(" ".join([f["message"], f["remedy"], *f["evidence"]]) for f in found)
     for word in case.words:
         assert word in text, text
