@@ -20,7 +20,7 @@ PAIRS = [("networkmanager", "ifupdown"), ("netplan", "networkd")]
 pytestmark = pytest.mark.parametrize("pair", PAIRS, indirect=True, scope="module", ids="-".join)
 MEMBERS = ["ens6", "ens7"]
 # A busy controller may take many seconds to pull the cable.
-LOAD_S = 75
+LOAD_S = 90
 RAILS = "Rails have their MTU, addresses, routes and rules"
 
 

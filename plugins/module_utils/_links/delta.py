@@ -86,11 +86,18 @@ def ipoib_commands(name: str, wanted: Ipoib, present: Ipoib | None) -> list[list
     return []
 
 
-def removal(present: Link, members_up: t.Iterable[str]) -> Delta:
-    """Return what takes away an interface that an earlier run made; the kernel puts a bond's members down."""
+def removal(present: Link, members: t.Mapping[str, t.Mapping[str, t.Any]]) -> Delta:
+    """Return what takes away an interface that an earlier run made. The kernel puts a bond's ``members`` down.
+
+    What each of them was before the bond is given by its name.
+    """
     commands = [rule_command("del", rule) for rule in sorted(present.rules)]
     commands.append(["ip", "link", "delete", "dev", present.netdev])
-    commands += [["ip", "link", "set", "dev", member, "up"] for member in members_up]
+    for member, found in sorted(members.items()):
+        if found.get("mtu") is not None:
+            commands.append(["ip", "link", "set", "dev", member, "mtu", str(found["mtu"])])
+        if found.get("up"):
+            commands.append(["ip", "link", "set", "dev", member, "up"])
     return Delta(present.netdev, commands, present.describe(), {})
 
 

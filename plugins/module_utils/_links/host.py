@@ -158,7 +158,7 @@ class Links:
     def deltas(self) -> list[Delta]:
         return [
             *(
-                removal(self.present[name], found.get("members_up", ()))
+                removal(self.present[name], self._still_there(found.get("members", {})))
                 for name, found in self._gone().items()
                 if found.get("absent")
             ),
@@ -186,13 +186,15 @@ class Links:
     def before(self, link: Link) -> dict[str, t.Any]:
         """What a link was before the collection's first change, for the record."""
         known = self.record.get(link.netdev, {}).get("before") or self.changed_before.get(link.netdev)
-        if known:
-            return known
-        if link.bond and link.netdev not in self.present:
-            return {"absent": True, "members_up": [name for name in link.bond.members if self.found(name).up]}
-        if link.ipoib and link.netdev not in self.present:
-            return {"absent": True}
-        return as_found(self.present[link.netdev], link.management)
+        if not (known.get("absent") if known else link.netdev not in self.present):
+            return known or as_found(self.present[link.netdev], link.management)
+        members = link.bond.members if link.bond else ()
+        # Let go by its bond, a member goes back to what it had when it joined: after a boot, that is the bond's.
+        found = {name: {"mtu": self.found(name).mtu, "up": self.found(name).up} for name in members}
+        return {"absent": True, **({"members": {**found, **(known or {}).get("members", {})}} if members else {})}
+
+    def _still_there(self, members: t.Mapping[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+        return {name: found for name, found in members.items() if name in self.present}
 
     def read_back(self) -> dict[str, Link]:
         present = read_present(self.cli)

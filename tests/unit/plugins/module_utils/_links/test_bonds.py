@@ -96,7 +96,7 @@ class Kernel:
 
     def __init__(self, present: dict[str, Link], record: dict[str, object], *wanted: Link) -> None:
         self.links = host.Links.__new__(host.Links)
-        self.links.present, self.links.record = present, record
+        self.links.present, self.links.record, self.links.changed_before = present, record, {}
         self.links.wanted = {link.netdev: link for link in wanted}
 
 
@@ -119,10 +119,13 @@ def test_what_would_take_links_from_others_is_refused(
 
 
 def test_bond_of_an_earlier_run_is_taken_away_when_it_is_wanted_no_more() -> None:
-    record = {"bond0": {"before": {"absent": True, "members_up": ["eno3"]}, "set": host.as_plan(WANTED)}}
+    found = {"eno2": {"mtu": 1500, "up": False}, "eno3": {"mtu": 1400, "up": True}, "gone": {"mtu": 1500, "up": True}}
+    record = {"bond0": {"before": {"absent": True, "members": found}, "set": host.as_plan(WANTED)}}
     [item] = Kernel(kernel(("eno2", "eno3"), **DATA), record).links.deltas()  # type: ignore[arg-type]
     assert [" ".join(argv) for argv in item.commands] == [
         "ip link delete dev bond0",
+        "ip link set dev eno2 mtu 1500",
+        "ip link set dev eno3 mtu 1400",
         "ip link set dev eno3 up",
     ]
     # A bond that was there before the first run stays.
@@ -131,13 +134,25 @@ def test_bond_of_an_earlier_run_is_taken_away_when_it_is_wanted_no_more() -> Non
     assert [" ".join(argv) for argv in item.commands] == ["ip address del 10.30.0.5/24 dev bond0"]
 
 
+def test_members_are_remembered_as_they_were_before_they_joined() -> None:
+    free = {name: {"mtu": 9000, "up": True} for name in WANTED.bond.members}  # type: ignore[union-attr]
+    before = {"bond0": {"absent": True, "members": free}}
+    record = Kernel(kernel(()), {}, WANTED).links.new_record()
+    assert {name: entry["before"] for name, entry in record.items()} == before
+    # The one that a later run takes in as well; the others are the bond's by now.
+    record["bond0"]["before"] = {"absent": True, "members": {"eno2": {"mtu": 1500, "up": False}}}
+    later = Kernel(kernel(("eno2",), **DATA), record, WANTED).links.new_record()
+    assert later["bond0"]["before"]["members"] == {"eno2": {"mtu": 1500, "up": False}, "eno3": free["eno3"]}
+
+
 def test_bond_that_its_manager_takes_away_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"bond0": {"before": {"absent": True}, "set": host.as_plan(WANTED)}}
     links = Kernel(kernel(("eno2", "eno3"), **DATA), record).links  # type: ignore[arg-type]
-    looks = iter([kernel(("eno2",), **DATA), kernel(()), None])
+    looks = iter([kernel(("eno2",), **DATA), kernel(()), kernel(()), None])
     monkeypatch.setattr(links, "look_again", lambda: setattr(links, "present", next(looks)))
     monkeypatch.setattr(host.time, "sleep", lambda _seconds: None)
-    links.settle(30)
+    links.settle(30, undone=True)
+    assert next(looks) is None
     assert "bond0" not in links.present and links.deltas() == []
 
 

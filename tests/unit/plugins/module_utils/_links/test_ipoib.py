@@ -137,7 +137,7 @@ def test_partition_of_an_earlier_run_is_taken_away_and_the_port_gets_back_its_mo
         "ip link set dev ibp24s0 type ipoib mode connected",
         "ip link set dev ibp24s0 mtu 65520",
     ]
-    assert removal(after["ibp24s0.8005"], ()).after == {}
+    assert removal(after["ibp24s0.8005"], {}).after == {}
 
 
 @pytest.mark.parametrize(
