@@ -57,6 +57,11 @@ LINK = re.compile(
 _ERROR = re.compile(r"^(?:ibwarn|ibpanic|iblinkinfo|discover failed|.*[Ff]ailed\b)")
 
 
+def _known_speed(lane: float | None) -> tuple[str, float] | None:
+    """The speed of a lane, of which some releases print fewer digits."""
+    return next((known for text, known in SPEEDS.items() if lane is not None and abs(float(text) - lane) < 0.01), None)
+
+
 def short_guid(text: str) -> str | None:
     """A GUID whose leading zeros the tool leaves out."""
     digits = text[2:] if text.startswith("0x") else text
@@ -71,7 +76,7 @@ def link(match: re.Match[str]) -> dict[str, Any]:
     if match.group("width"):
         port["width"] = int(match.group("width"))
         port["lane_gbps"] = number(match.group("lane"))
-        known = SPEEDS.get(match.group("lane"))
+        known = _known_speed(port["lane_gbps"])
         if known:
             port["speed"], port["rate_gbps"] = match.group("name") or known[0], known[1] * port["width"]
     for key, value in (("state", port_state(match.group("state"))), ("phys_state", phys_state(match.group("phys")))):

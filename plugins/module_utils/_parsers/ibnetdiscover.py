@@ -40,6 +40,8 @@ _TYPES = {
 _LETTERS = {"H": "ca", "S": "switch", "R": "router"}
 _END = r"(CA|SW|RT)\s+(\d+)\s+(\d+)\s+(0x[0-9a-f]+)"
 _ROW = re.compile(rf"^{_END}\s+(\d+)x\s+(\S+)\s+(?:-\s+{_END}\s+\(\s*'(.*)'\s+-\s+'(.*)'\s*\)|'(.*)')\s*$")
+# An old release writes what leads nowhere without quotes.
+_LONE_ROW = re.compile(rf"^{_END}\s+(\d+)x\s+(\S+)\s{{3,}}([^'\s].*?)\s*$")
 _NODE = re.compile(
     r'^(Switch|Ca|Rt)\s+(\d+)\s+"([HSR])-([0-9a-f]+)"\s+#\s+"(.*)"(?:\s+.*?\blid\s+(\d+)\s+lmc\s+\d+)?\s*$'
 )
@@ -103,6 +105,8 @@ class _Reader:
             self.problems.add("ibnetdiscover did not finish.", line)
         elif not line.terminated:
             self.problems.cut(line)
+        elif _LONE_ROW.match(line.text):
+            self._lone(line.text)
         elif listed:
             self._listed(listed)
         elif identity:
@@ -126,6 +130,14 @@ class _Reader:
         if self.identity.get("sysimgguid"):
             self.node["system_image_guid"] = self.identity["sysimgguid"]
         self.value["nodes"].append(self.node)
+
+    def _lone(self, text: str) -> None:
+        match = _LONE_ROW.match(text)
+        if match:
+            row = {**_end(match.groups()[:4], match.group(7)), "width": int(match.group(5))}
+            if match.group(6) != "???":
+                row["speed"] = match.group(6)
+            self.value["links"].append(row)
 
     def _listed(self, match: re.Match[str]) -> None:
         node = {

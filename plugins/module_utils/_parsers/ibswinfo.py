@@ -77,30 +77,34 @@ class _Reader:
         elif not line.terminated:
             self.problems.cut(line)
         elif match.group(1):
-            self._of_psu(match.group(2), match.group(3))
+            self._of_psu(line, match.group(2), match.group(3))
         else:
             self._field(line, match.group(2), match.group(3))
 
-    def _of_psu(self, label: str, text: str) -> None:
-        if self.psu is None or not text:
+    def _of_psu(self, line: Line, label: str, text: str) -> None:
+        if not text:
             return
-        if label in _PSU_FIELDS and _PSU_FIELDS[label] in self.psu:
+        if self.psu is None or (label in _PSU_FIELDS and _PSU_FIELDS[label] in self.psu):
             self.problems.add("The line that names this power supply is missing.", text=f"{label} | {text}")
             self.psu = None
         elif label in _PSU_FIELDS:
             self.psu[_PSU_FIELDS[label]] = text
-        elif label == "power (W)" and integer(text) is not None:
-            self.psu["power_w"] = integer(text)
+        elif label == "power (W)":
+            watts = integer(text)
+            if watts is None:
+                self.problems.add(f"'{text}' is no value of {label}.", line)
+            else:
+                self.psu["power_w"] = watts
 
     def _field(self, line: Line, label: str, text: str) -> None:
         self.psu = None
         fan, psu = _FAN.match(label), _PSU.match(label)
         value: Any = text
-        if not text:
-            return
         if psu:
-            self.psu = {"psu": int(psu.group(1)), "status": text}
+            self.psu = {"psu": int(psu.group(1)), **({"status": text} if text else {})}
             self.value["psus"].append(self.psu)
+        elif not text:
+            return
         elif fan:
             value = integer(text)
             if value is not None:

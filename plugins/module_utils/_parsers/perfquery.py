@@ -1,15 +1,16 @@
 # Copyright: (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``perfquery`` and ``perfquery -x``: the counters of InfiniBand ports.
+"""``perfquery``, ``-x`` and those of its options that show details (``-E`` …): the counters of InfiniBand ports.
 
 Value::
 
-    {"ports": [{"lid", "port": int | "all", "extended": bool, "capability_mask", "counters": {name: int},
+    {"ports": [{"lid", "port": int | "all", "extended": bool, "details", "capability_mask", "counters": {name: int},
                 "extra": {name: text}}],
      "errors": [...], "partial": bool}
 
-PortXmitData and PortRcvData count 4-byte words.  ``port`` 255 stands for all ports too.
+``details`` names other counters than those of the port (``PortRcvErrorDetails``).  PortXmitData and PortRcvData count
+4-byte words.  ``port`` 255 stands for all ports too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 
 _HEADER = re.compile(
-    r"^# Port (?P<extended>extended )?counters: (?:Lid (?P<lid>\d+)|(?P<place>DR path \S+|GUID \S+))"
+    r"^# (?:Port (?P<extended>extended )?|(?P<details>Port\w+) )counters: "
+    r"(?:Lid (?P<lid>\d+)|(?P<place>DR path \S+|GUID \S+))"
     r" port (?P<port>\d+|all)\b"
     r"(?: \(CapMask: (?P<mask>0x[0-9A-Fa-f]+)[^)]*\))?\s*$",
     re.IGNORECASE,
@@ -67,6 +69,8 @@ class _Reader:
             self.problems.cut(line)
             return
         self.port = {"extended": bool(match.group("extended")), "counters": {}, "extra": {}}
+        if match.group("details"):
+            self.port["details"] = match.group("details")
         port = match.group("port").lower()
         self.port["port"] = int(port) if port.isdigit() else "all"
         if match.group("lid"):

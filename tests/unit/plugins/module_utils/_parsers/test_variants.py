@@ -426,3 +426,33 @@ def test_the_last_lines_of_iperf3_with_several_streams():
     tail = "".join(text.splitlines(keepends=True)[-6:])
     assert "[SUM]" in tail and tail.count("sender") > 1
     assert parse("iperf3", tail)[0]["sent_bits_per_second"] == whole["sent_bits_per_second"]
+
+
+def test_details_of_a_port_are_not_its_counters() -> None:
+    ports = read("perfquery", "rcv-error-details.txt")[0]["ports"]
+    assert [port.get("details") for port in ports] == ["PortRcvErrorDetails", None]
+    assert ports[0]["counters"]["PortLocalPhysicalErrors"] == 4
+    assert ports[1]["counters"]["SymbolErrorCounter"] == 6
+
+
+def test_ibnetdiscover_rows_without_quotes() -> None:
+    links = read("ibnetdiscover", "unquoted.txt")[0]["links"]
+    assert [link["description"] for link in links] == ["MF0;leaf-01:MQM9700/U1", "Leaf 02 of rack 7", "gpu-01 mlx5_0"]
+    assert [link.get("speed") for link in links] == ["SDR", None, "NDR"]
+
+
+def test_iblinkinfo_speed_of_fewer_digits() -> None:
+    (node,) = read("iblinkinfo", "fewer-digits.txt")[0]["nodes"]
+    (link,) = node["ports"]
+    assert (link["lane_gbps"], link["speed"], link["rate_gbps"]) == (25.78, "EDR", 100)
+
+
+def test_ibswinfo_without_values() -> None:
+    value, problems = read("ibswinfo", "standby.txt")
+    assert value["psus"] == [
+        {"psu": 1, "dc_power": "ERROR"},
+        {"psu": 2, "status": "OK", "dc_power": "OK", "power_w": 118},
+    ]
+    assert value["fans"] == [{"fan": 2, "rpm": 5210}]
+    assert not problems
+    assert parse("ibswinfo", "PSU1 status | OK\n  power (W) | none\n")[1]
