@@ -21,7 +21,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems impor
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import Rail
 
 #: The first file that matches an interface decides alone, so this one comes before netplan's and the distribution's.
-LINK_FILE = "/etc/systemd/network/10-gpu-fabric-names.link"
+#: Files with "gpu-fabric-" in their names belong to fabric_links, which removes those that it does not know.
+LINK_FILE = "/etc/systemd/network/10-gpu-fabric.link"
 #: rdma-core's own file is replaced by one of the same name. With a second one beside it, both would rename: the later
 #: one by a name that is gone, or that the kernel has given to another device meanwhile.
 RULES_FILE = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"

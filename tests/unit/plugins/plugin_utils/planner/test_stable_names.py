@@ -49,6 +49,10 @@ def test_rails_and_no_other_device_get_names():
     assert all(line.endswith('GOTO="named"') for line in lines[2:-2]), "a device that has its name keeps it"
 
 
+def test_the_module_of_the_links_does_not_take_the_file_for_its_own():
+    assert "gpu-fabric-" not in LINK_FILE
+
+
 def test_the_plan_goes_by_the_names_of_now_and_says_which_change():
     plan = plan_one(boxes.hgx_h100(), stable_names="by_path")
     plain = plan_one(boxes.hgx_h100())
