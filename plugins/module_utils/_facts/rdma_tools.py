@@ -33,6 +33,11 @@ def merge(source: Source, tools: Tools, devices: dict[str, Any], netdevs: dict[s
         for name in _listed(source):
             devices[name] = {"ports": {}}
     _ibstat(tools.value("ibstat") or {}, devices)
+    for told in (tools.value("ibstatus") or {}).get("ports", []):
+        if told.get("device") and told.get("port") is not None:
+            port = _port(devices, told["device"], told["port"])
+            _fill(port, ((key, told.get(key)) for key in _IBSTAT_PORT))
+            _fill(port, [("lid", told.get("base_lid"))])
     for key in ("ibdev2netdev_v", "ibdev2netdev"):
         _ibdev2netdev((tools.value(key) or {}).get("mappings", []), devices, netdevs)
     for key in ("rdma_link", "rdma_link_text"):

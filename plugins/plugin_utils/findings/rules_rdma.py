@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""RDMA ports: state, rate, firmware, names; compared over the rack."""
+"""RDMA adapters: presence, firmware, names; compared over the rack."""
 
 from __future__ import annotations
 
 import collections
+import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
@@ -17,7 +18,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model
     Port,
     RackView,
     dicts,
-    majority,
     mapping,
     natural,
     version_key,
@@ -53,55 +53,6 @@ HCA_NO_DEVICE = define(
     "the kernel's extra modules, then run site.yml --tags ofed.",
     check="ls /sys/class/infiniband shows one device for each function.",
     source="https://github.com/Azure/azhpc-images/issues/119",
-)
-
-PORT_DOWN = define(
-    "rdma",
-    "RF-PORT-DOWN",
-    title="A port of the fabric is down",
-    severity="fail",
-    phase="preflight",
-    means="A rail has no link. NCCL leaves the port out, so the node runs with fewer rails than its peers or the job "
-    "hangs.",
-    looks_at="state and phys_state of the port in sysfs; whether the same rail is up on the other hosts. A port that "
-    "was never brought up anywhere on a fresh rack is not reported.",
-    cause="Cable, module or switch port; physical state polling: nothing answers; disabled: switched off on this side.",
-    remedy="Reseat or swap the cable and module, enable the switch port; when the physical state is disabled, bring "
-    "the interface up (ip link set NETDEV up) or re-enable the port (mlxlink -d BDF -a UP).",
-    check="ibstat DEVICE: State: Active, Physical state: LinkUp.",
-    source="rdma-core ibstat states; https://github.com/leptonai/gpud/pull/752",
-)
-
-PORT_INIT = define(
-    "rdma",
-    "RF-PORT-NO-SM",
-    title="An InfiniBand port waits for a subnet manager",
-    severity="fail",
-    phase="preflight",
-    means="The link is up and the port has no LID: state initializing (or armed) and SM lid 0. Nothing can be sent.",
-    looks_at="state, phys_state, lid and sm_lid of the port in sysfs.",
-    cause="No subnet manager reaches the port: it is stopped, runs on another fabric, or the port is in no partition.",
-    remedy="Start or repair the subnet manager (UFM, the switch's, or opensm); sminfo shows which one answers. Where "
-    "the fabric has none, gpu_fabric_opensm_nodes has the collection run opensm on chosen hosts.",
-    check="ibstat DEVICE: State: Active and an SM lid other than 0.",
-    source="https://github.com/openucx/ucx/discussions/5970",
-)
-
-PORT_RATE = define(
-    "rdma",
-    "RF-PORT-RATE",
-    title="A port runs at a lower rate than its peers",
-    severity="fail",
-    phase="preflight",
-    means="The link trained at a lower speed or with fewer lanes than the same rail elsewhere. A collective runs at "
-    "the speed of its slowest rail.",
-    looks_at="rate of active ports in sysfs: the same rail on other hosts, then the other rails of the host. The rate "
-    "of a port that is down is a placeholder and is not judged.",
-    cause="A cable or module of a lower class, damaged lanes, a speed forced on the switch or on the card.",
-    remedy="Check cable and module (mlxlink -d BDF -m -e -c, ethtool -m NETDEV), the switch port's speed, and a forced "
-    "speed on the card (ethtool NETDEV); then reseat or swap the cable.",
-    check="cat /sys/class/infiniband/DEVICE/ports/1/rate is equal on all rails.",
-    source="rdma-core sysfs rate; GPU-fleet port checks in public health-check projects.",
 )
 
 FIRMWARE_DRIFT = define(
@@ -152,29 +103,30 @@ TOOL_DISAGREES = define(
     source="DESIGN: sysfs first, tools second.",
 )
 
-NO_GUID = define(
-    "rdma",
-    "RF-PORT-NO-GUID",
-    title="A virtual function has no GUID",
-    severity="fail",
-    phase="preflight",
-    means="The function's physical link is up and its port stays down: without a GUID the subnet manager cannot give "
-    "it a LID.",
-    looks_at="Node GUID, port state and LID of InfiniBand functions.",
-    cause="The virtual function was made and nobody set its node and port GUID, or the subnet manager was started "
-    "without virtualisation.",
-    remedy="On the host that owns the physical function: ip link set PF vf N node_guid GUID port_guid GUID, set the "
-    "function's link state to auto, bind it again; opensm needs virt_enabled 2.",
-    check="ibstat: Node GUID is not 0, State: Active.",
-    source="https://github.com/Mellanox/network-operator/issues/249",
+
+_NOTHING = re.compile(
+    r"No IB devices found|Failed to get IB devices list|stat of IB device|ibpanic: .*(?:stat|no such)", re.I
 )
 
-_IGNORED_ROLES = frozenset({"unused", "management", "vf", "software", "nvswitch_bridge", "data_direct"})
+
+def _told_nothing(host: HostView) -> list[str]:
+    """Lines in which a tool says that there is no RDMA device; an empty list of them says the same."""
+    lines = [
+        line.strip()
+        for name in ("ibv_devinfo", "ibv_devices", "ibstat", "ibstat_l")
+        for line in (host.recorded(name) or "").splitlines()
+        if _NOTHING.search(line)
+    ]
+    listed = host.recorded("ls_sys_class_infiniband")
+    if listed is not None and (not listed.strip() or "No such file" in listed):
+        lines.append("ls /sys/class/infiniband: nothing")
+    return lines
 
 
 @host_rule(HCA_NONE, HCA_NO_DEVICE)
 def no_adapter(host: HostView) -> t.Iterator[Finding]:
-    if "rdma_devices" not in host.facts:
+    told = _told_nothing(host) if host.recorded_only else []
+    if "rdma_devices" not in host.facts and not told:
         return
     hardware = [name for name, data in host.section("rdma_devices").items() if not mapping(data).get("software")]
     if hardware or host.want("fabric") == "none":
@@ -191,7 +143,17 @@ def no_adapter(host: HostView) -> t.Iterator[Finding]:
             f"{host.name}: {len(cards)} adapters on PCI ({', '.join(cards)}), 0 RDMA devices in /sys/class/infiniband, "
             f"{len(cards)} wanted; mlx5_ib is {'loaded' if loaded else 'not loaded'}",
             device=cards[0],
-            evidence=lines_with(host, r"mlx5_core|mlx5_ib")[:6],
+            evidence=[*told[:3], *lines_with(host, r"mlx5_core|mlx5_ib")[:6]],
+        )
+    elif told and "rdma_devices" not in host.facts:
+        # Which tool failed is known, what is in the slots is not.
+        absent = [name for name in ("ib_uverbs", "ib_umad", "mlx5_ib") if host.loaded(name) is False]
+        yield HCA_NO_DEVICE.on(
+            host,
+            f"{host.name}: 0 RDMA devices, at least 1 wanted: {told[0]}"
+            + (f"; {', '.join(absent)} not loaded" if absent else ""),
+            device="HCA",
+            evidence=told[:4],
         )
     elif host.want("require_hardware", True) and host.pci_is_complete:
         yield HCA_NONE.on(
@@ -205,166 +167,6 @@ def no_adapter(host: HostView) -> t.Iterator[Finding]:
 def _is_mellanox_nic(function: dict[str, t.Any]) -> bool:
     is_nic = str(function.get("class", "")).startswith("02")
     return function.get("vendor") == "15b3" and is_nic and not function.get("physfn")
-
-
-def _rack_roles(rack: RackView) -> dict[tuple[str, str], str | None]:
-    """(PCI address, port) → the role that most hosts give it; a fault must not hide itself by changing its role."""
-    seen: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    for host in rack.hosts:
-        for port in host.ports:
-            if port.role and port.owner.get("pci"):
-                seen[(port.owner["pci"], port.number)].append(port.role)
-    return {key: majority(roles) for key, roles in seen.items()}
-
-
-def _role(port: Port, roles: dict[tuple[str, str], str | None]) -> str | None:
-    if port.rail is not None:
-        return "compute"
-    usual = roles.get((str(port.owner.get("pci")), port.number))
-    return "compute" if usual == "compute" else port.role
-
-
-@rack_rule(PORT_DOWN, PORT_INIT, NO_GUID)
-def ports_not_active(rack: RackView) -> t.Iterator[Finding]:
-    roles = _rack_roles(rack)
-    up_here = {host.name: any(p.active for p in host.rail_ports) for host in rack.hosts}
-    # The plan starts a subnet manager on one of the hosts.
-    manager = any(mapping(host.plan.get("opensm")).get("wanted") for host in rack.hosts)
-    states: dict[tuple[str, str], list[bool]] = collections.defaultdict(list)
-    for host in rack.hosts:
-        for port in host.ports:
-            if (state := _state(host, port)) is not None:
-                states[_slot(port)].append(state == "active")
-    for host in rack.hosts:
-        for port in host.ports:
-            role = _role(port, roles)
-            if _state(host, port) in (None, "active") or role in _IGNORED_ROLES:
-                continue
-            seen = states[_slot(port)]
-            up, known = sum(seen), len(seen)
-            infiniband = port.data.get("link_layer") == "InfiniBand"
-            guid = str(port.owner.get("node_guid") or "")
-            linked = port.state == "down" and port.data.get("phys_state") == "linkup"
-            if infiniband and linked and guid and not guid.strip("0"):
-                yield _no_guid(host, port)
-                continue
-            if infiniband and port.state in ("initializing", "armed"):
-                yield _no_manager(host, port, manager)
-                continue
-            usually_up = up * 2 > known
-            if role != "compute" and not usually_up:
-                continue
-            switched_off = port.data.get("phys_state") in ("disabled", "sleep")
-            if role == "compute" and switched_off and not infiniband and not up and not up_here[host.name]:
-                continue  # administratively down everywhere: this rack was not configured yet
-            yield _down(host, port, role, up, known)
-
-
-def _slot(port: Port) -> tuple[str, str]:
-    return (str(port.owner.get("pci") or port.device), port.number)
-
-
-def _state(host: HostView, port: Port) -> str | None:
-    """The port's state; where no tool told it (ibdev2netdev alone), that of its Ethernet interface."""
-    data = mapping(host.get("netdevs", port.netdev)) if port.netdev else {}
-    if port.state is not None or data.get("kind") == "ipoib" or str(port.netdev).startswith("ib"):
-        return port.state
-    return {"up": "active", "down": "down"}.get(str(data.get("operstate")))
-
-
-def _no_guid(host: HostView, port: Port) -> Finding:
-    return NO_GUID.on(
-        host,
-        f"{host.name}: {port.label} is down with its link up, lid {port.data.get('lid')}: its node GUID is 0; a GUID "
-        "of its own wanted",
-        device=port.device,
-        evidence=[f"node_guid: {port.owner.get('node_guid')}", *_port_evidence(port)],
-    )
-
-
-def _no_manager(host: HostView, port: Port, planned: bool) -> Finding:
-    return PORT_INIT.on(
-        host,
-        f"{host.name}: {port.label} is {port.state}, lid {port.data.get('lid')}, SM lid {port.data.get('sm_lid')}; "
-        "active wanted: no subnet manager has configured it",
-        device=port.device,
-        evidence=_port_evidence(port),
-        mended_by="rdma" if planned else None,
-    )
-
-
-def _down(host: HostView, port: Port, role: str | None, up: int, known: int) -> Finding:
-    peers = f"; the same port is active on {up} of {known} hosts" if known > 1 else ""
-    what = {"storage": "storage port "}.get(role or "", "")
-    return PORT_DOWN.on(
-        host,
-        f"{host.name}: {what}{port.label} is {_state(host, port)} (physical state "
-        f"{port.data.get('phys_state', 'not known')}), active wanted{peers}",
-        device=port.device,
-        evidence=_port_evidence(port) + lines_with(host, rf"{port.netdev}.*link|Cable error|High Temperature")[-3:]
-        if port.netdev
-        else _port_evidence(port),
-        severity="fail" if role == "compute" else "warn",
-    )
-
-
-def _port_evidence(port: Port) -> list[str]:
-    base = f"/sys/class/infiniband/{port.device}/ports/{port.number}"
-    keys = ("state", "phys_state", "rate_gbps", "link_layer", "lid", "sm_lid")
-    return [f"{base} {key}: {port.data[key]}" for key in keys if port.data.get(key) is not None]
-
-
-@rack_rule(PORT_RATE)
-def slow_ports(rack: RackView) -> t.Iterator[Finding]:
-    roles = _rack_roles(rack)
-    by_place: dict[tuple[str, ...], list[float]] = collections.defaultdict(list)
-    by_host: dict[tuple[str, ...], list[float]] = collections.defaultdict(list)
-    judged: list[tuple[HostView, Port, str | None, float]] = []
-    for host in rack.hosts:
-        for port in host.ports:
-            rate = port.data.get("rate_gbps") or _link_speed(host, port)
-            role = _role(port, roles)
-            up = port.active or (port.state is None and host.get("netdevs", port.netdev, "carrier") is True)
-            if not up or not isinstance(rate, (int, float)) or role in _IGNORED_ROLES:
-                continue
-            judged.append((host, port, role, rate))
-            by_place[_place(port)].append(rate)
-            if role == "compute":
-                by_host[(host.name, *_kind(port))].append(rate)
-    for host, port, role, rate in judged:
-        group = by_place[_place(port)]
-        usual, where = majority(group), f"as on {sum(1 for r in group if r > rate)} of {len(group)} hosts"
-        if usual is None or len(group) < 2 or usual <= rate:
-            if role != "compute":
-                continue
-            usual, where = majority(by_host[(host.name, *_kind(port))]), "as the host's other rails"
-        if usual is not None and rate < usual:
-            yield PORT_RATE.on(
-                host,
-                f"{host.name}: {port.label} runs at {rate:g} Gb/s, {usual:g} Gb/s wanted ({where})",
-                device=port.device,
-                evidence=[
-                    f"/sys/class/infiniband/{port.device}/ports/{port.number}/rate: "
-                    f"{port.data.get('rate_text') or format(rate, 'g')}"
-                    if port.data.get("rate_gbps")
-                    else f"{port.netdev}: speed {rate:g} Gb/s"
-                ],
-                severity="fail" if role == "compute" else "warn",
-            )
-
-
-def _link_speed(host: HostView, port: Port) -> float | None:
-    """The interface's speed, where no tool told the port's rate."""
-    speed = host.get("netdevs", port.netdev, "speed_mbps") if port.netdev else None
-    return speed / 1000 if isinstance(speed, int) and port.data.get("link_layer") != "InfiniBand" else None
-
-
-def _place(port: Port) -> tuple[str, ...]:
-    return (str(port.owner.get("pci") or port.device), port.number, *_kind(port))
-
-
-def _kind(port: Port) -> tuple[str, ...]:
-    return (str(port.owner.get("hca_type")), str(port.owner.get("board_id")), str(port.data.get("link_layer")))
 
 
 @rack_rule(FIRMWARE_DRIFT)
