@@ -21,6 +21,30 @@ FILES: dict[str, t.Callable[[dict[str, t.Any]], str]] = {
 }
 
 
+class Ends(t.NamedTuple):
+    """Hosts that did not come to the end of the run: those whose own fault that is, and why; and the others."""
+
+    failures: dict[str, str]
+    stopped: list[str]
+
+
+def ends(hostvars: t.Any, hosts: t.Sequence[str], outcomes: t.Sequence[str]) -> Ends:
+    """Tell hosts that failed from hosts that the run left behind because others did."""
+    left = [host for host in hosts if not hostvars[host].get("gpu_fabric_run_complete")]
+    errors = {host: error for host in left if (error := error_of(hostvars[host], outcomes))}
+    read = [host for host in left if (hostvars[host].get("ansible_facts") or {}).get("gpu_fabric")]
+    if errors and len(left) == len(hosts):
+        return Ends(errors, [host for host in read if host not in errors])
+    lost = "The host did not complete the run: a task on it failed or its connection was lost."
+    return Ends({**dict.fromkeys(read, lost), **errors}, [])
+
+
+def error_of(variables: t.Mapping[str, t.Any], outcomes: t.Sequence[str]) -> str:
+    """What the first failed one of these registered results says."""
+    results = [variables.get(name) or {} for name in outcomes]
+    return next((str(result.get("msg") or "") for result in results if result.get("failed")), "")
+
+
 class ActionModule(ActionBase):
     """Documented in plugins/modules/fabric_report.py. Runs on the controller and touches no host."""
 
@@ -35,6 +59,7 @@ class ActionModule(ActionBase):
                 "title": {"type": "str", "default": "GPU fabric"},
                 "hosts": {"type": "list", "elements": "str", "required": True},
                 "complete": {"type": "bool", "default": True},
+                "outcomes": {"type": "list", "elements": "str", "default": []},
             }
         )
         data = self.gather((task_vars or {}).get("hostvars", {}), args)
@@ -61,7 +86,7 @@ class ActionModule(ActionBase):
     @staticmethod
     def gather(hostvars: t.Any, args: dict[str, t.Any]) -> dict[str, t.Any]:
         """Collect what the run left in the hosts' variables."""
-        facts, results, failures, plan = {}, {}, {}, {}
+        facts, results, plan = {}, {}, {}
         for host in args["hosts"]:
             variables = hostvars[host]
             found = (variables.get("ansible_facts") or {}).get("gpu_fabric")
@@ -69,8 +94,6 @@ class ActionModule(ActionBase):
                 facts[host] = found
             plan = plan or variables.get("gpu_fabric_plan") or {}
             results[host] = variables.get("gpu_fabric_benchmark_results") or []
-            if args["complete"] and found and not variables.get("gpu_fabric_run_complete"):
-                failures[host] = "The host did not complete the run: a task failed or the connection was lost."
         findings = next(
             (
                 hostvars[host]["gpu_fabric_findings"]
@@ -79,13 +102,15 @@ class ActionModule(ActionBase):
             ),
             plan.get("findings", []),
         )
+        ended = ends(hostvars, args["hosts"], args["outcomes"]) if args["complete"] else Ends({}, [])
         return report.build(
             facts,
             plan,
             findings,
             results,
             unreachable=[host for host in args["hosts"] if host not in facts],
-            failures=failures,
+            failures=ended.failures,
+            stopped=ended.stopped,
             created=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             title=args["title"],
         )

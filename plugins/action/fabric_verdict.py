@@ -25,12 +25,16 @@ class ActionModule(ActionBase):
         _valid, args = self.validate_argument_spec(
             argument_spec={
                 "findings": {"type": "list", "elements": "dict", "required": True},
+                "hosts": {"type": "list", "elements": "str", "default": []},
                 "phases": {"type": "list", "elements": "str", "default": ["preflight"]},
                 "mending": {"type": "list", "elements": "str", "default": []},
                 "unchanged": {"type": "bool", "default": False},
             }
         )
-        judged = verdict.judge(args["findings"], args["phases"], args["mending"])
+        found = args["findings"]
+        if args["hosts"]:
+            found = verdict.spoken_by(found, (task_vars or {})["inventory_hostname"], args["hosts"])
+        judged = verdict.judge(found, args["phases"], args["mending"])
         for finding in judged.warnings:
             display.warning(verdict.sentence(finding))
         result: dict[str, t.Any] = {

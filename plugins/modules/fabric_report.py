@@ -41,6 +41,13 @@ options:
     description: Whether a host that did not set C(gpu_fabric_run_complete) counts as failed.
     type: bool
     default: true
+  outcomes:
+    description:
+      - Names of registered results. The message of the first that failed on a host says why the host stopped, and where
+        one did and no host came to the end, the others count as stopped by it rather than as failed.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

@@ -31,6 +31,14 @@ options:
     type: list
     elements: dict
     required: true
+  hosts:
+    description:
+      - The hosts that go on with this run. Each then answers for its own findings only, and the first of them also for
+        those of the rack and of hosts that are not in the run. Use C(any_errors_fatal), so that none goes on alone.
+      - Without it, whichever host runs this answers for all.
+    type: list
+    elements: str
+    default: []
   phases:
     description: The phases whose findings count.
     type: list
@@ -51,9 +59,10 @@ EXAMPLES = r"""
 - name: The rack is fit to be provisioned
   railyard.gpu_fabric.fabric_verdict:
     findings: "{{ gpu_fabric_plan.findings }}"
+    hosts: "{{ ansible_play_hosts }}"
     mending: [rdma, security]
     unchanged: true
-  run_once: true
+  any_errors_fatal: true
 """
 
 RETURN = r"""

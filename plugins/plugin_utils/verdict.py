@@ -29,10 +29,27 @@ def judge(findings: t.Iterable[Finding], phases: t.Container[str], mending: t.Co
     return Verdict(stops, warnings)
 
 
+def spoken_by(findings: t.Iterable[Finding], host: str, hosts: t.Sequence[str]) -> list[Finding]:
+    """The findings for which a host of the run answers: its own; the first one also for what is no host's of the run."""
+    speaks_for_rack = bool(hosts) and host == hosts[0]
+    return [
+        finding
+        for finding in findings
+        if finding.get("host") == host or (speaks_for_rack and finding.get("host") not in hosts)
+    ]
+
+
+def headline(finding: Finding) -> str:
+    """Id, place and message; a message that says the place itself needs it said once only."""
+    message = str(finding["message"])
+    parts = [part for part in (finding.get("host"), finding.get("device")) if part]
+    place = " ".join(part for part in parts if part not in message) if parts else "the rack"
+    return f"{finding['id']} on {place}: {message}" if place else f"{finding['id']}: {message}"
+
+
 def paragraph(finding: Finding) -> str:
     """One finding for a person: where, what, seen, cause, remedy."""
-    where = " ".join(part for part in (finding.get("host"), finding.get("device")) if part) or "the rack"
-    lines = [f"{finding['id']} on {where}: {finding['message']}"]
+    lines = [headline(finding)]
     lines += [f"    seen: {line}" for line in finding.get("evidence", ())]
     if finding.get("cause"):
         lines.append(f"    cause: {finding['cause']}")
@@ -43,9 +60,10 @@ def paragraph(finding: Finding) -> str:
 
 def sentence(finding: Finding) -> str:
     """One finding on one line, for a warning."""
-    where = " ".join(part for part in (finding.get("host"), finding.get("device")) if part) or "the rack"
-    mended = f" The {finding['mended_by']} layer sets this right." if finding.get("mended_by") else ""
-    return f"{finding['id']} on {where}: {finding['message']}{mended}"
+    if finding.get("mended_by"):
+        return f"{headline(finding)} The {finding['mended_by']} layer sets this right."
+    remedy = f". Remedy: {finding['remedy']}" if finding.get("remedy") else ""
+    return f"{headline(finding).rstrip('.') if remedy else headline(finding)}{remedy}"
 
 
 def message(stops: t.Sequence[Finding], unchanged: bool) -> str:
@@ -55,4 +73,4 @@ def message(stops: t.Sequence[Finding], unchanged: bool) -> str:
     return "\n".join([head, *(f"{number}. {paragraph(item)}" for number, item in enumerate(stops, 1))])
 
 
-__all__ = ("Verdict", "judge", "message", "paragraph", "sentence")
+__all__ = ("Verdict", "judge", "message", "paragraph", "sentence", "spoken_by")

@@ -8,7 +8,7 @@
 {"schema": 1, "title", "created": ISO time, "verdict": "pass"|"warn"|"fail",
  "counts": {"hosts", "unreachable", "fail", "warn", "info", "benchmarks": {"pass","fail","not_run"}},
  "rack": {fabric, roce, subnets, …},
- "hosts": {host: {"state": "ok"|"unreachable", "verdict", system…, "gpus", "rails": {"up","planned"}, "tree": […]}},
+ "hosts": {host: {"state": "ok"|"unreachable"|"failed"|"stopped", "verdict", system…, "gpus", "rails": {"up","planned"}, "tree": […]}},
  "plan": {host: the host's plan},
  "findings": [finding…],
  "benchmarks": [{"host", result…}…]}
@@ -34,13 +34,14 @@ def build(
     benchmarks: t.Mapping[str, t.Sequence[Json]] | None = None,
     unreachable: t.Collection[str] = (),
     failures: t.Mapping[str, str] | None = None,
+    stopped: t.Collection[str] = (),
     created: str = "",
     title: str = "GPU fabric",
 ) -> Json:
     """Put everything that is known of a run together.
 
     ``unreachable`` are hosts that did not answer at some time of the run, ``failures`` the first error of hosts whose
-    run stopped.
+    run stopped, ``stopped`` those that are as they should be but did not get to the end because of others.
     """
     failures = failures or {}
     plans = plan.get("hosts", {}) if plan else {}
@@ -57,6 +58,7 @@ def build(
             list((benchmarks or {}).get(name, ())),
             name in unreachable,
             failures.get(name),
+            name in stopped,
         )
         for name in names
     }
@@ -92,6 +94,7 @@ def host_summary(
     results: t.Sequence[Json],
     unreachable: bool,
     failure: str | None,
+    stopped: bool,
 ) -> Json:
     """Return one host's row of the rack table."""
     host, driver = facts.get("host") or {}, facts.get("driver") or {}
@@ -104,7 +107,7 @@ def host_summary(
     os_release = host.get("os") or {}
     product = host.get("product") or {}
     return {
-        "state": "unreachable" if unreachable else "failed" if failure else "ok",
+        "state": "unreachable" if unreachable else "failed" if failure else "stopped" if stopped else "ok",
         "failure": failure,
         "verdict": verdict,
         "os": " ".join(str(os_release[key]) for key in ("id", "version_id") if os_release.get(key)),

@@ -118,7 +118,7 @@ def chip(device: Json, x: int, y: int) -> list[str]:
         f'<g class="chip {" ".join(classes)}"><title>{escape(hint)}</title>',
         f'<rect x="{x}" y="{y}" width="{CHIP_W}" height="{CHIP_H}" rx="6"/>',
         text(x + 8, y + 18, fit(device["label"], 17), "name"),
-        text(x + 8, y + 34, fit(sub, 23), "small"),
+        text(x + 8, y + 34, fit(sub, 26), "small", squeeze=len(sub) > 19),
         "</g>",
     ]
 
@@ -128,8 +128,10 @@ def fit(words: str, length: int) -> str:
     return words if len(words) <= length else words[: length - 1] + "…"
 
 
-def text(x: int, y: int, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words)}</text>'
+def text(x: int, y: int, words: str, kind: str, squeeze: bool = False) -> str:
+    """Words at a place; those that are squeezed take the width of a chip, whatever the font."""
+    width = f' textLength="{CHIP_W - 16}" lengthAdjust="spacingAndGlyphs"' if squeeze else ""
+    return f'<text class="{kind}" x="{x}" y="{y}"{width}>{escape(words)}</text>'
 
 
 __all__ = ("draw",)

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.verdict import judge, message, sentence
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.verdict import judge, message, sentence, spoken_by
 
 
 def finding(**more: t.Any) -> dict[str, t.Any]:
@@ -56,6 +56,24 @@ def test_one_message_says_it_all() -> None:
         "    cause: A bad cable.",
         "    remedy: Reseat the cable.",
     ]
+
+
+def test_a_message_that_names_the_place_is_not_told_it_again() -> None:
+    assert sentence(finding(message="gpu-02: mlx5_3 runs at 200 Gb/s", remedy="")) == (
+        "RF-LINK-RATE: gpu-02: mlx5_3 runs at 200 Gb/s"
+    )
+    assert sentence(finding(message="gpu-02 is slow", remedy="")) == "RF-LINK-RATE on mlx5_3: gpu-02 is slow"
+
+
+def test_each_host_answers_for_itself_and_the_first_for_the_rack() -> None:
+    found = [finding(host=host) for host in ("gpu-01", "gpu-02", "gpu-09", "")]
+    hosts = ["gpu-01", "gpu-02"]
+    answers = {host: [item["host"] for item in spoken_by(found, host, hosts)] for host in hosts}
+    assert answers == {"gpu-01": ["gpu-01", "gpu-09", ""], "gpu-02": ["gpu-02"]}
+
+
+def test_a_warning_says_what_helps() -> None:
+    assert sentence(finding()).endswith("400 wanted. Remedy: Reseat the cable.")
 
 
 def test_a_warning_says_who_mends_it() -> None:

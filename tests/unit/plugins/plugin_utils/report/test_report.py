@@ -156,6 +156,24 @@ def test_unreachable_and_broken_off_hosts_are_named() -> None:
     assert "apt failed" in page and "unreachable" in page
 
 
+def test_what_was_only_measured_has_not_passed() -> None:
+    results = [
+        measured(test="iperf3", rail=None, verdict="pass", threshold=None),
+        measured(verdict="pass", value=390.0),
+    ]
+    text = " ".join(Elements(report.render_html(build(benchmarks={"gpu-01": results}))).text.split())
+    assert "1 / 1 measurements passed, 1 without a threshold" in text.replace("1 / 1measurements", "1 / 1 measurements")
+    assert " measured " in text
+
+
+def test_host_that_others_stopped_has_not_failed() -> None:
+    built = build(stopped=["gpu-01"])
+    assert (built["hosts"]["gpu-01"]["state"], built["verdict"]) == ("stopped", "pass")
+    case = ET.fromstring(report.render_junit(built)).find(".//testcase[@name='reachable and complete']")
+    assert case.find("skipped") is not None and case.find("failure") is None
+    assert "stopped" in report.render_html(built)
+
+
 def test_tree_puts_gpu_and_nic_under_their_switch() -> None:
     sockets = build()["hosts"]["gpu-01"]["tree"]
     assert [socket["numa"] for socket in sockets] == [0, 1]
