@@ -171,6 +171,22 @@ def believable(text: Any, problems: Problems, prompts: bool = True) -> Iterator[
             yield line
 
 
+def first_output(lines: Iterable[Line], once: re.Pattern[str], problems: Problems) -> Iterator[Line]:
+    """The lines of the first output in a text that may hold several, as a loop over devices prints them.
+
+    The first group of *once* is what a line that stands once in each output begins with.
+    """
+    seen: set[str] = set()
+    for line in lines:
+        match = None if line.damaged else once.match(line.text)
+        if match and match.group(1) in seen:
+            problems.add("Another output of the tool begins here; only the first one was read.", line)
+            return
+        if match:
+            seen.add(match.group(1))
+        yield line
+
+
 _FAILURE = re.compile(
     r"command not found|: not found$|^Command ['\"][^'\"]+['\"] not found|[Pp]ermission denied"
     r"|[Nn]o such (?:file|device)|cannot access"

@@ -74,6 +74,8 @@ class Limits:
                     problems.add(f"'{said}' is no number of {self.noun}s.", line)
             elif not line.terminated:
                 problems.cut(line)
+            elif interface is not None and section is None and field and integer(field.group(2)) is not None:
+                problems.add("The line that begins this section is missing.", line)
 
     def _read_json(self, text: str, value: dict[str, Any], problems: Problems) -> None:
         items, whole = json_items(text)

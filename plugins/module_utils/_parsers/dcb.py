@@ -26,6 +26,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     believable,
     clean,
     failure,
+    first_output,
     holds_damage,
     integer,
     json_items,
@@ -58,6 +59,8 @@ _DSCP.update({"EF": 46, "VOICE-ADMIT": 44, "LE": 1, "DF": 0})
 _ROUNDED = re.compile(r"\d[KM]b$")
 _ERROR = re.compile(r"^(?:Error|RTNETLINK|Cannot find device|Device|Object|Operation|Attribute)\b")
 _NAMES = re.compile(r"(?:[a-z]+-)+[a-z]+|willing|delay|cbs|order")
+
+_ONCE = re.compile(rf"^({_NAMES.pattern})\s")
 
 
 def _of_kind(member: Any, kind: type) -> bool:
@@ -188,7 +191,7 @@ def parse(text: str) -> Parsed:
     if re.search(r"^\s*\{", clean(text), re.MULTILINE):
         _read_json(text, value, problems)
         return problems.result(value)
-    for line in believable(text, problems):
+    for line in first_output(believable(text, problems), _ONCE, problems):
         if _ERROR.match(line.text) or failure(line.text):
             value["errors"].append(line.text.strip())
             problems.add("dcb could not read the object.", line)

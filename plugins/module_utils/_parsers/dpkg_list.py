@@ -17,7 +17,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Line, Parsed, Problems
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    Line,
+    Parsed,
+    Problems,
+    first_output,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _WANTED = {"u": "unknown", "i": "install", "h": "hold", "r": "deinstall", "p": "purge"}
@@ -34,6 +39,7 @@ _STATUS = {
 _ARCHITECTURES = frozenset(
     {"all", "amd64", "arm64", "i386", "armhf", "armel", "ppc64el", "s390x", "riscv64", "mips64el", "any", "none"}
 )
+_ONCE = re.compile(r"^(Desired=)")
 _NAME = r"[a-z0-9][a-z0-9+.-]*"
 _ROW = re.compile(
     rf"^([uihrp])([ncHUFWti])([ R])?\s+({_NAME})(?::([a-z0-9-]+))?\s+(\S+)(?:\s+([a-z0-9-]+))?(?:\s+(\S.*))?\s*$"
@@ -47,7 +53,7 @@ def parse(text: str) -> Parsed:
     problems = Problems()
     packages: dict[str, dict[str, Any]] = {}
     lines = read_lines(text, problems)
-    for line in lines:
+    for line in first_output(lines, _ONCE, problems):
         if line.blank or line.text.startswith(("Desired=", "| Status=", "|/ Err", "||/", "+++-")):
             continue
         row = _ROW.match(line.text)

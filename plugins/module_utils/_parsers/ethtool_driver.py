@@ -21,11 +21,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Problems,
     believable,
     failure,
+    first_output,
     pci_address,
 )
 
 _FIELD = re.compile(r"^([a-z][a-z-]*):(?:\s+(.*?))?\s*$")
 _FIRMWARE = re.compile(r"^(\S+) \(([A-Z]{2,3}_\w+)\)$")
+_ONCE = re.compile(r"^(driver):")
 _KEYS = {"driver": "driver", "version": "version", "expansion-rom-version": "expansion_rom"}
 _ERROR = re.compile(r"^(?:Cannot get driver information|netlink error|ethtool: )")
 
@@ -34,7 +36,7 @@ def parse(text: str) -> Parsed:
     """Read the output of ``ethtool -i``."""
     problems = Problems()
     value: dict[str, Any] = {"supports": {}, "extra": {}, "errors": []}
-    for line in believable(text, problems):
+    for line in first_output(believable(text, problems), _ONCE, problems):
         match = _FIELD.match(line.text)
         if _ERROR.match(line.text) or failure(line.text):
             value["errors"].append(line.text.strip())

@@ -24,16 +24,18 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Problems,
     believable,
     failure,
+    first_output,
     number,
 )
 
 _FIELD = re.compile(r"^\s*([A-Z][\w ,./()+-]*?)\s*: (.*?)\s*$")
 _EMPTY = re.compile(r"^\s*[A-Z][\w ,./()+-]*?\s*:\s*$")
+_ONCE = re.compile(r"^\s*(Identifier)\s*:")
 _CHANNEL = re.compile(r"\s*\((?:Channel|Chan) (\d+)\)$")
 _FLAG = re.compile(r"(?:alarm|warning)$")
 _BIAS = re.compile(r"^(\d+(?:\.\d+)?) mA$")
 _POWER = re.compile(r"^(\d+(?:\.\d+)?) mW / (-?\d+(?:\.\d+)?|-inf) dBm$")
-_TEMPERATURE = re.compile(r"^(-?\d+(?:\.\d+)?) degrees C / -?\d+(?:\.\d+)? degrees F$")
+_TEMPERATURE = re.compile(r"^(-?\d+(?:\.\d+)?) degrees C(?: / -?\d+(?:\.\d+)? degrees F)?$")
 _VOLTAGE = re.compile(r"^(\d+(?:\.\d+)?) V$")
 _ERROR = re.compile(r"^(?:Cannot get|netlink error)")
 _TEXTS = {
@@ -117,7 +119,7 @@ def parse(text: str) -> Parsed:
         "errors": [],
     }
     started = False
-    for line in believable(text, problems):
+    for line in first_output(believable(text, problems), _ONCE, problems):
         match = _FIELD.match(line.text)
         if _ERROR.match(line.text) or failure(line.text):
             value["errors"].append(line.text.strip())

@@ -17,10 +17,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Problems,
     believable,
     failure,
+    first_output,
     integer,
 )
 
 _COUNTER = re.compile(r"^\s+(\S.*?):\s*(-?\d+)\s*$")
+_ONCE = re.compile(r"^(NIC statistics)")
 _ERROR = re.compile(r"^(?:no stats available|Cannot get stats|netlink error)")
 
 
@@ -29,7 +31,7 @@ def parse(text: str) -> Parsed:
     problems = Problems()
     value: dict[str, Any] = {"counters": {}, "errors": []}
     started = False
-    for line in believable(text, problems):
+    for line in first_output(believable(text, problems), _ONCE, problems):
         if line.text.startswith("NIC statistics"):
             started = True
             continue

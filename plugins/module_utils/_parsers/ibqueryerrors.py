@@ -21,6 +21,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Parsed,
     Problems,
     failure,
+    first_output,
     split_lines,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.iblinkinfo import LINK, link, short_guid
@@ -31,7 +32,8 @@ _COUNTER = re.compile(r"\[([A-Za-z]\w*) == (\d+)(?: \([^)\]]*\))?\]")
 _LINK = re.compile(r"^\s+Link info:\s*(.*)$")
 _NODES = re.compile(r"^## Summary: (\d+) nodes checked, (\d+) bad nodes found\s*$")
 _PORTS = re.compile(r"^##\s+(\d+) ports checked, (\d+) ports have errors beyond threshold\s*$")
-_ERROR = re.compile(r"^(?:ibwarn|ibpanic|ibqueryerrors|discover failed)")
+_ERROR = re.compile(r"^(?:ibwarn|ibpanic|ibqueryerrors|discover failed|\S*\.c:\d+; )")
+_ONCE = re.compile(r"^(## Summary):")
 
 
 class _Reader:
@@ -102,7 +104,7 @@ class _Reader:
 def parse(text: str) -> Parsed:
     """Read the output of ``ibqueryerrors``."""
     reader = _Reader()
-    for line in split_lines(text):
+    for line in first_output(split_lines(text), _ONCE, reader.problems):
         reader.read(line)
     said = reader.value["nodes"] or reader.value["summary"]
     if not said and not len(reader.problems) and text and text.strip():

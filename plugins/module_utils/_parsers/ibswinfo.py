@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Parsed,
     Problems,
     failure,
+    first_output,
     guid,
     integer,
     prompt_command,
@@ -30,6 +31,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 )
 
 _FIELD = re.compile(r"^(\s*)(\S[^|]*?)\s*\|\s*(.*?)\s*$")
+_ONCE = re.compile(r"^([A-Za-z][^|]*?)\s*\|")
 _FAN = re.compile(r"^fan#(\d+) \(rpm\)$")
 _PSU = re.compile(r"^PSU(\d+) status$")
 _UPTIME = re.compile(r"^(?:(\d+)d-)?(\d+):(\d{2}):(\d{2})$")
@@ -132,7 +134,7 @@ class _Reader:
 def parse(text: str) -> Parsed:
     """Read the output of ``ibswinfo``."""
     reader = _Reader()
-    for line in split_lines(text):
+    for line in first_output(split_lines(text), _ONCE, reader.problems):
         reader.read(line)
     if set(reader.value) == {"fans", "psus", "extra", "errors"} and not len(reader.problems) and text and text.strip():
         reader.problems.add("There is no output of ibswinfo in this text.")

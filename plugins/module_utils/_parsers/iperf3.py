@@ -25,7 +25,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Line, Parsed, Problems, number
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    Line,
+    Parsed,
+    Problems,
+    first_output,
+    number,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._lenient_json import load
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import decoded, read_lines
 
@@ -34,6 +40,7 @@ _ROW = re.compile(
     r"^\[\s*(SUM|\d+)\](?:\[([A-Z]X)-[A-Z]\])?\s+(\d+\.\d+)-\s*(\d+\.\d+)\s+sec\s+([\d.]+) ([KMGT]?)Bytes\s+([\d.]+) "
     r"([KMGT]?)(bits|Bytes)/sec(.*)$"
 )
+_ONCE = re.compile(r"^(Connecting to host)\b")
 _HEADER = re.compile(r"^\[ ID\](?:\[Role\])?\s+Interval\s+Transfer\s+(?:Bitrate|Bandwidth)(.*)$")
 _LOSS = re.compile(r"([\d.]+) ms\s+(-?\d+)/(\d+) \(([\d.e+-]+|nan|-nan)%\)")
 _ERROR = re.compile(r"^iperf3: (?:error - |interrupt - )?(.*)$")
@@ -49,10 +56,12 @@ def parse(text: str) -> Parsed:
     if isinstance(plain, str):
         start = re.search(r'\{\s*"(?:start|title|intervals|error|end)"\s*:', plain)
         if start:
+            if re.search(r"^\[ ID\]", plain[: start.start()], re.MULTILINE):
+                problems.add("A run in text stands in front of the JSON document, which alone was read.")
             return _parse_json(plain[start.start() :], problems)
     reader = _Reader(problems)
     lines = read_lines(text, problems, labels=("iperf3",), own=re.compile(r"^\[\s*(?:ID|SUM|\d+)\]|^iperf3: "))
-    for line in lines:
+    for line in first_output(lines, _ONCE, problems):
         if not line.blank:
             reader.read(line)
     return problems.result(reader.result())
@@ -90,6 +99,10 @@ class _Reader:
                 self.value.setdefault("error", error.group(1).strip())
         elif text.startswith("Server listening on"):
             self.server = True
+        elif text.startswith("Connecting to host") and self.server:
+            self.problems.add(
+                "What a client printed follows what a server printed; their streams cannot be told apart.", line
+            )
         elif text.startswith("Accepted connection from"):
             self.tests += 1
             self.after = False

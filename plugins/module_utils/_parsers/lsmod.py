@@ -13,13 +13,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems, first_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _MODULE = re.compile(r"^([A-Za-z0-9_-]+)\s+(\d+)\s+(-?\d+|-)(?:\s+([A-Za-z0-9_,.\[\]-]+))?\s*$")
 _PROC = re.compile(
     r"^([A-Za-z0-9_-]+) (\d+) (-?\d+|-) (\S+) (Live|Loading|Unloading) (?:0x)?[0-9a-f]+(?: \([A-Z]+\))?\s*$"
 )
+
+_ONCE = re.compile(r"^(Module)\s+Size\s")
 
 
 def parse(text: str) -> Parsed:
@@ -28,7 +30,7 @@ def parse(text: str) -> Parsed:
     modules: dict[str, dict[str, Any]] = {}
     lines = read_lines(text, problems)
     header = False
-    for line in lines:
+    for line in first_output(lines, _ONCE, problems):
         if line.blank:
             continue
         if re.match(r"^Module\s+Size\s+Used by\s*$", line.text):

@@ -24,6 +24,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Parsed,
     Problems,
     failure,
+    first_output,
     number,
     prompt_command,
     split_lines,
@@ -32,13 +33,16 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 _PRIORITIES = 8
 _DSCPS = 64
 _DSCP = re.compile(r"^\s*prio:(\d+)\s+dscp:([\d,\s]*)$")
-_ROW = re.compile(r"^\s*(priority|enabled|buffer)\s+([\d\s]+)$")
+_ROW = re.compile(r"^\s*(priority|enabled|buffer)(?::(?=\s*\d+\s+\d))?\s+([\d\s]+)$")
 _LIKE_A_ROW = re.compile(r"^\s+(?:enabled|buffer)\b")
 _TC = re.compile(r"^tc:\s*(\d+)\s+ratelimit:\s*(unlimited|[\d.]+ ?Gbps),\s*tsa:\s*(\w+)(?:,\s*bw:\s*(\d+)%)?\s*$")
 # Old releases say "up" (user priority), and list socket priorities below it.
 _TC_PRIORITY = re.compile(r"^\s+(?:priority|up):\s*(\d+)?\s*$")
 _BUFFERS = re.compile(r"^Receive buffer size \(bytes\):\s*([\d,]+?),?(?:max_buffer_size=(\d+))?\s*$")
 _ERROR = re.compile(r"^(?:Traceback|Netdev|.*[Ee]rror\b|usage:|RuntimeError|Can't)")
+_ONCE = re.compile(
+    r"^(DCBX mode|Priority trust state|dscp2prio mapping|Receive buffer size|Cable len|PFC configuration|tc: \d+)\b"
+)
 _DCBX = {"OS controlled": "os", "Firmware controlled": "firmware"}
 _TRUST = re.compile(r"^(dscp|pcp|both)$")
 
@@ -203,7 +207,7 @@ class _Reader:
 def parse(text: str) -> Parsed:
     """Read the output of ``mlnx_qos -i DEV``."""
     reader = _Reader()
-    for line in split_lines(text):
+    for line in first_output(split_lines(text), _ONCE, reader.problems):
         if line.damaged:
             reader.damaged(line)
         else:

@@ -19,9 +19,11 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Problems,
     believable,
     failure,
+    first_output,
 )
 
 _SECTION = re.compile(r"^Reset-(?P<what>\w+)\b.*:\s*$")
+_ONCE = re.compile(r"^(Reset-levels)")
 _ROW = re.compile(r"^(?P<number>\d+):\s+(?P<text>.*?)\s+-(?P<supported>Not Supported|Supported)(?P<rest>.*)$")
 
 
@@ -30,7 +32,7 @@ def parse(text: str) -> Parsed:
     problems = Problems()
     value: dict[str, Any] = {"levels": {}, "errors": []}
     section = ""
-    for line in believable(text, problems):
+    for line in first_output(believable(text, problems), _ONCE, problems):
         heading = _SECTION.match(line.text)
         row = _ROW.match(line.text.strip())
         if heading:

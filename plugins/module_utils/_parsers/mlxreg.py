@@ -27,7 +27,9 @@ def parse(text: str) -> Parsed:
     for line in believable(text, problems):
         row = _ROW.match(line.text)
         if row and line.terminated:
-            value["fields"][row.group("name")] = int(row.group("value"), 16)
+            number = int(row.group("value"), 16)
+            if value["fields"].setdefault(row.group("name"), number) != number:
+                problems.add(f"{row.group('name')} stands there twice; the first value was kept.", line)
         elif row:
             problems.cut(line)
         elif line.text.lstrip().startswith("-E-") or failure(line.text):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems, first_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _FIELD = re.compile(r"^([a-z][a-z_]*):\s+(.*?)\s*$")
@@ -45,6 +45,7 @@ _FIELDS = _SINGLE | {
     "suserelease",
     "file",
 }
+_ONCE = re.compile(r"^(filename|vermagic):")
 _NOT_FOUND = re.compile(r"(?:modinfo|modprobe): (?:ERROR|FATAL): Module (\S+) not found")
 _REFUSED = re.compile(r"modprobe: (?:ERROR|FATAL): could not insert '([^']+)': (.+?)\s*$")
 _OUTSIDE = re.compile(r"/lib/modules/[^/]+/(?:updates|extra|weak-updates|extramodules)/")
@@ -56,7 +57,7 @@ def parse(text: str) -> Parsed:
     problems = Problems()
     value: dict[str, Any] = {"errors": []}
     lines = read_lines(text, problems, labels=(*_FIELDS, "modinfo", "modprobe"))
-    for line in lines:
+    for line in first_output(lines, _ONCE, problems):
         if line.blank:
             continue
         error = _error(line.text)

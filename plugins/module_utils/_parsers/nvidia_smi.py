@@ -28,6 +28,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Line,
     Parsed,
     Problems,
+    first_output,
     integer,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._nvidia_failures import bus_id, failures
@@ -44,6 +45,7 @@ _VERSIONS = (
     ("driver_version", re.compile(r"(?:Driver Version|KMD Version): (\d+(?:\.\d+)+)")),
     ("cuda_version", re.compile(r"CUDA (?:UMD )?Version: (\d+(?:\.\d+)+)")),
 )
+_ONCE = re.compile(r"^\s*\|\s*(NVIDIA-SMI)\s")
 _BUS = re.compile(r"^\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])(?:\s+(\S+))?\s*$")
 _NAME = re.compile(r"^\s*(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A|ERR!|Enabled|Disabled|WDDM|TCC|MCDM))?\s*$")
 _STATUS = re.compile(
@@ -63,7 +65,7 @@ _PROCESS = re.compile(
 def parse(text: str) -> Parsed:
     """Read what ``nvidia-smi`` without arguments printed."""
     problems = Problems()
-    lines = read_lines(text, problems, barriers=True)
+    lines = list(first_output(read_lines(text, problems, barriers=True), _ONCE, problems))
     failed, warned, used = failures(lines, problems)
     reader = _Reader(problems)
     for line in lines:

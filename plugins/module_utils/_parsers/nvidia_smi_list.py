@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems, first_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._nvidia_failures import failures
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 # The closing parenthesis proves that the line is whole.
 GPU = re.compile(r"^\s*GPU (\d+): (\S.*?)\s*\(UUID: ((?:GPU|MIG)-[^()\s]+)\)\s*$")
+_ONCE = re.compile(r"^\s*(GPU \d+): ")
 _GPU_NO_UUID = re.compile(r"^\s*GPU (\d+): (\S.*?)\s*$")
 _MIG = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^()]+)\)\s*$")
 
@@ -27,7 +28,7 @@ _MIG = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^()]+)\)\s*$")
 def parse(text: str) -> Parsed:
     """Read the output of ``nvidia-smi -L``."""
     problems = Problems()
-    lines = read_lines(text, problems, barriers=True)
+    lines = list(first_output(read_lines(text, problems, barriers=True), _ONCE, problems))
     failed, warned, used = failures(lines, problems)
     gpus: list[dict[str, Any]] = []
     current: dict[str, Any] | None = None

@@ -24,6 +24,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Line,
     Parsed,
     Problems,
+    first_output,
     integer,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._nvidia_failures import bus_id, failures
@@ -39,6 +40,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._nvid
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._recorded import read_lines
 
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_ONCE = re.compile(r"^(=+NVSMI LOG|Attached GPUs\s*:)")
 _LEAF = re.compile(r"^(\s*)(\S[^:]*?)\s*: (.*)$|^(\s*)(\S[^:]*?)\s*:\s*$")
 _SECTION = re.compile(r"^(\s+)(\S[^:]*?)\s*$")
 _TOP = {"driver version": "driver_version", "cuda version": "cuda_version"}
@@ -49,7 +51,7 @@ _MIG = {"index": "index", "gpu instance id": "gpu_instance_id", "compute instanc
 def parse(text: str) -> Parsed:
     """Read the output of ``nvidia-smi -q``."""
     problems = Problems()
-    lines = read_lines(text, problems, labels=("gpu",), barriers=True)
+    lines = list(first_output(read_lines(text, problems, labels=("gpu",), barriers=True), _ONCE, problems))
     failed, warned, used = failures(lines, problems)
     reader = _Reader(problems)
     for line in lines:

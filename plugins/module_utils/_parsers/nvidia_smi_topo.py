@@ -80,8 +80,11 @@ class _Reader:
         self.rows: dict[str, dict[str, str]] = {}
         self.trailing: dict[str, dict[str, str]] = {}
         self.legend: dict[str, str] = {}
+        self.over = False  # another matrix has begun
 
     def read(self, line: Line) -> None:
+        if self.over:
+            return
         legend = _LEGEND.match(line.text)
         if legend:
             if line.terminated:
@@ -90,6 +93,9 @@ class _Reader:
                 self.problems.cut(line)
         elif not self.columns:
             self._header(line)
+        elif line.indented and _UNDERLINE.sub("", line.text).split()[:1] == self.columns[:1]:
+            self.over = True
+            self.problems.add("Another matrix begins here; only the first one was read.", line)
         elif line.text.split()[0] in self.columns and not line.indented:
             self._row(line)
         elif not line.terminated:

@@ -456,3 +456,48 @@ def test_ibswinfo_without_values() -> None:
     assert value["fans"] == [{"fan": 2, "rpm": 5210}]
     assert not problems
     assert parse("ibswinfo", "PSU1 status | OK\n  power (W) | none\n")[1]
+
+
+ONE_OF_TWO = {
+    "mlnx_qos": ("pcp_old.txt", "pcp", "dscp"),
+    "ethtool_driver": ("mlx5_open.txt", "0000:18:00.0", "0000:19:00.0"),
+    "ethtool_module": ("qsfp.txt", "0.9123 mW", "0.1123 mW"),
+    "ethtool_stats": ("mlx5.txt", "123456", "123457"),
+    "ibswinfo": ("switch.txt", "MT2011X01234", "MT2011X01235"),
+    "modinfo": ("mlx5.txt", "24.10-1.1.4", "24.04-0.6.6"),
+    "nvidia_smi": ("580-two-gpus.txt", "580.95.05", "570.86.15"),
+    "nvidia_smi_topo": ("tabs-ansi.txt", "PIX", "PXB"),
+    "iperf3": ("bidirectional.txt", "iperf Done", "iperf Done"),
+    "dcb": ("app.txt", ":3", ":4"),
+}
+
+
+@pytest.mark.parametrize("tool", sorted(ONE_OF_TWO))
+def test_of_two_outputs_in_one_text_the_first_is_read(tool):
+    name, old, new = ONE_OF_TWO[tool]
+    text = (FIXTURES / tool / name).read_text(encoding="utf-8").rstrip("\n") + "\n"
+    assert old in text
+    value, reasons = parse(tool, text)
+    both, said = parse(tool, text + text.replace(old, new))
+    assert both == value
+    assert [reason for reason in said if reason not in reasons and "only the first one was read" in reason]
+
+
+def test_rings_without_headings():
+    value, reasons = parse(
+        "ethtool_rings", "Ring parameters for eth4:\nRX:\t\t8192\nTX:\t\t4096\nRX:\t\t1024\nTX:\t\t512\n"
+    )
+    assert value["interfaces"] == [{"netdev": "eth4", "maximum": {}, "current": {}}]
+    assert len(reasons) == 4
+
+
+def test_messages_of_the_library_below_ibqueryerrors():
+    value, reasons = parse(
+        "ibqueryerrors", "src/query_smp.c:228; umad (DR path slid 0; dlid 0; 0,1 Attr 0x15:0) bad status\n"
+    )
+    assert value["errors"] and reasons
+
+
+def test_pfc_rows_with_colons():
+    text = "PFC configuration:\n\tpriority:  0 1 2 3 4 5 6 7\n\tenabled:   0 0 0 0 1 0 0 0\n"
+    assert parse("mlnx_qos", text)[0]["pfc"] == [False, False, False, False, True, False, False, False]
