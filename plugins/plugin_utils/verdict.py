@@ -30,7 +30,7 @@ def judge(findings: t.Iterable[Finding], phases: t.Container[str], mending: t.Co
 
 
 def spoken_by(findings: t.Iterable[Finding], host: str, hosts: t.Sequence[str]) -> list[Finding]:
-    """The findings for which a host of the run answers: its own; the first one also for what is no host's of the run."""
+    """The findings for which a host of the run answers: its own; the first also for those of no host of the run."""
     speaks_for_rack = bool(hosts) and host == hosts[0]
     return [
         finding

@@ -8,7 +8,8 @@
 {"schema": 1, "title", "created": ISO time, "verdict": "pass"|"warn"|"fail",
  "counts": {"hosts", "unreachable", "fail", "warn", "info", "benchmarks": {"pass","fail","not_run"}},
  "rack": {fabric, roce, subnets, …},
- "hosts": {host: {"state": "ok"|"unreachable"|"failed"|"stopped", "verdict", system…, "gpus", "rails": {"up","planned"}, "tree": […]}},
+ "hosts": {host: {"state": "ok"|"unreachable"|"failed"|"stopped",
+                   "verdict", system…, "gpus", "rails": {"up","planned"}, "tree": […]}},
  "plan": {host: the host's plan},
  "findings": [finding…],
  "benchmarks": [{"host", result…}…]}
