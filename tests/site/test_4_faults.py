@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rack import Rack, Run
@@ -70,10 +72,30 @@ def test_fault_is_named_with_host_values_and_remedy(converged: Rack, healthy: se
         assert word in text, text
     assert all(finding["remedy"] for finding in new)
     if severity == "fail":
-        # One message stops the run, and says all of it.
+        # One message stops the run, and says all of it; the host of the fault is the one that failed.
         assert run.rc != 0, run.describe()
+        assert [host for host, counts in run.stats.items() if counts["failures"]] == [NODE]
         for word in [NODE, *words, "remedy:"]:
             assert word in run.messages(), run.describe()
+
+
+@pytest.mark.parametrize("fault", ["port_down"], indirect=True)
+def test_site_stops_before_any_change_and_reports_why(converged: Rack, fault: str, tmp_path: Path) -> None:
+    run = converged.site("-e", f"gpu_fabric_report_dir={tmp_path}")
+    assert run.rc != 0
+    assert run.changes() == set()
+    report = json.loads((tmp_path / "report.json").read_text())
+    states = {host: entry["state"] for host, entry in report["hosts"].items()}
+    assert states == {host: "failed" if host == NODE else "stopped" for host in converged.hosts}
+    assert "remedy:" in report["hosts"][NODE]["failure"]
+    assert report["verdict"] == "fail"
+
+
+def test_refused_intent_is_reported_too(converged: Rack, tmp_path: Path) -> None:
+    run = converged.site("-e", f"gpu_fabric_report_dir={tmp_path}", "-e", "gpu_fabric_mtu=90000")
+    assert run.rc != 0
+    assert "gpu_fabric_mtu" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "fail"
 
 
 def test_rack_without_fault_is_clean_again(converged: Rack, healthy: set) -> None:
