@@ -225,6 +225,9 @@ class _Reader:
     def _progress(self, text: str) -> bool:
         summary = _SUMMARY.match(text) or _COUNTS.match(text)
         if summary:
+            if "summary" in self.value:
+                self.problems.add("Another run's summary stands here; the first one was kept.", text=text)
+                return True
             upgraded, installed, downgraded, removed, kept = summary.groups()
             self.value["summary"] = {
                 "upgraded": int(upgraded),

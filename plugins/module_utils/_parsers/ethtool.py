@@ -57,6 +57,7 @@ class _Reader:
         self.key: str | None = None  # of the list or text that the next bare line continues
         self.key_line: Line | None = None
         self.extra = False
+        self.labels: set[str] = set()  # of this interface; each stands there once
 
     def read(self, line: Line) -> None:
         if line.damaged:
@@ -69,6 +70,7 @@ class _Reader:
         field = _FIELD.match(line.text)
         if header:
             self._close_list()
+            self.labels.clear()
             self.interface = {"netdev": header.group(1), "extra": {}}
             self.value["interfaces"].append(self.interface)
         elif line.blank and not line.terminated:
@@ -83,6 +85,11 @@ class _Reader:
                 self.problems.cut(line)
         elif field:
             self._close_list()
+            if field.group(1) in self.labels:
+                self.problems.add("The line that begins this interface is missing.", line)
+                self.interface = None
+                return
+            self.labels.add(field.group(1))
             self._field(line, field.group(1).lower(), field.group(1), (field.group(2) or "").strip())
         elif line.indented and self.key:
             self._continue(line)

@@ -54,6 +54,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Parsed:
     failed, warned, used = failures(lines, problems)
     value: dict[str, Any] = {"columns": [], "gpus": [], "processes": [], "failures": failed, "warnings": warned}
     names = [re.sub(r" \[[A-Za-z%]+\]$", "", name.strip()) for name in columns or ()]
+    titled: list[str] = []
     lost = False
     rows = 0
     for line in lines:
@@ -63,11 +64,12 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Parsed:
             lost = True
             continue
         header = _header(line.text)
-        if header and rows == 0:
+        if header and (not titled or _known(header)):
+            # Further down: a loop that prints its header again, or another query.
             if not line.terminated:
                 problems.cut(line)
                 break
-            names = header
+            names, titled = header, titled or header
             continue
         cells = [cell.strip() for cell in line.text.split(",")]
         if names and len(cells) >= len(names) > 0:
@@ -82,7 +84,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Parsed:
             problems.add(f"The row has {len(cells)} cells, the header {len(names)}.", line)
         elif not names and not lost and _nameless(cells, line, value, problems):
             rows += 1
-    value["columns"] = names
+    value["columns"] = titled or names
     # Asked for processes, an idle machine answers with the header alone.
     idle = "pid" in (names or ()) and lines[-1].terminated
     idle = idle or ("retired_pages.address" in (names or ()) and lines[-1].terminated)
@@ -104,6 +106,12 @@ def _header(text: str) -> list[str] | None:
         names.append(match.group(1))
     telling = sum(1 for name in names if name in _PLAIN or "." in name or "_" in name)
     return names if telling and (telling == len(names) or len(names) > 2) else None
+
+
+def _known(names: list[str]) -> bool:
+    """Whether these are columns rather than cells that look like some (``python3.10``)."""
+    known = sum(1 for name in names if name in CSV_FIELDS or name in _PLAIN or name in _APPS)
+    return 2 * known > len(names)
 
 
 def _join(cells: list[str], names: list[str]) -> list[str]:

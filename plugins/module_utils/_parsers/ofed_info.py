@@ -36,8 +36,12 @@ def parse(text: str) -> Parsed:
         elif match and "version" not in value:
             if line.terminated or match.group(4):
                 value.update(name=match.group(2), version=match.group(3), text=match.group(1))
-                break  # the packages that follow are none of this parser's
+                continue
             problems.cut(line)
+        elif "version" in value:
+            # The packages that follow are none of this parser's.
+            if match and line.terminated and match.group(2) == value["name"] and match.group(3) != value["version"]:
+                problems.add("Another release stands here; the first one was kept.", line)
         elif not line.terminated:
             problems.cut(line)
     if "version" not in value and not len(problems) and text and text.strip():

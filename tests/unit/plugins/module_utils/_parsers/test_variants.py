@@ -501,3 +501,32 @@ def test_messages_of_the_library_below_ibqueryerrors():
 def test_pfc_rows_with_colons():
     text = "PFC configuration:\n\tpriority:  0 1 2 3 4 5 6 7\n\tenabled:   0 0 0 0 1 0 0 0\n"
     assert parse("mlnx_qos", text)[0]["pfc"] == [False, False, False, False, True, False, False, False]
+
+
+def test_csv_of_several_queries_and_rows_that_look_like_a_header():
+    text = (
+        "index, name, temperature.gpu, power.draw [W]\n0, NVIDIA H200, 41, 99.50 W\n"
+        "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n77, python3.10, 512 MiB, GPU-0\n"
+        "index, name, temperature.gpu, power.draw [W]\n0, NVIDIA H200, 43, 98.00 W\n"
+    )
+    value, reasons = parse("nvidia_smi_csv", text)
+    assert [gpu["temperature_c"] for gpu in value["gpus"]] == [41, 43]
+    assert [(process["pid"], process["used_mib"]) for process in value["processes"]] == [(77, 512)]
+    assert not reasons
+    value, reasons = parse("nvidia_smi_csv", "compute_mode\nExclusive_Process\nDefault\n")
+    assert [gpu["compute_mode"] for gpu in value["gpus"]] == ["Exclusive_Process", "Default"]
+
+
+def test_interface_whose_first_line_is_missing():
+    text = "Settings for eth4:\n\tSpeed: 400000Mb/s\n\tDuplex: Full\n\tSpeed: 25000Mb/s\n\tDuplex: Half\n"
+    value, reasons = parse("ethtool", text)
+    assert value["interfaces"] == [{"netdev": "eth4", "extra": {}, "speed_mbps": 400000, "duplex": "full"}]
+    assert reasons
+
+
+def test_second_summary_and_second_release_are_told():
+    counts = "{} upgraded, 0 newly installed, 0 to remove and 4 not upgraded.\n"
+    value, reasons = parse("apt_output", counts.format(3) + counts.format(0))
+    assert value["summary"]["upgraded"] == 3 and reasons
+    value, reasons = parse("ofed_info", "MLNX_OFED_LINUX-24.10-1.1.4.0:\nMLNX_OFED_LINUX-5.8-2.0.3.0:\n")
+    assert value["version"] == "24.10-1.1.4.0" and reasons
