@@ -30,12 +30,14 @@ _PREFLIGHT_OWN: dict[str, dict[str, t.Any]] = {
     "preflight_phases": {
         "type": "list",
         "elements": "str",
+        "choices": ["preflight", "configure", "verify", "diagnose"],
         "default": ["preflight", "configure", "verify", "diagnose"],
         "description": "Phases whose findings count.",
     },
     "preflight_mending": {
         "type": "list",
         "elements": "str",
+        "choices": ["nvidia", "cuda", "nccl", "ofed", "rdma", "security"],
         "default": ["nvidia", "cuda", "nccl", "ofed", "rdma", "security"],
         "description": "Tags of the layers that this run applies. What one of them sets right does not stop it.",
     },

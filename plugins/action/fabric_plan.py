@@ -5,16 +5,21 @@
 from __future__ import annotations
 
 import ipaddress
+import pathlib
+import re
 import typing as t
 
+import yaml
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import intent as intents
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import verdict
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import role_variables, verdict
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import evaluate
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.plan import plan_rack
 
+_ROLES = pathlib.Path(__file__).resolve().parents[2] / "roles"
+_REGISTERED = re.compile(r"^\s*register:\s*(\w+)", re.MULTILINE)
 # A phase judges what it and the phases before it find.
 PHASES = {"preflight": ["preflight"], "verify": ["preflight", "configure", "verify"]}
 
@@ -40,6 +45,7 @@ class ActionModule(ActionBase):
         groups = task_vars.get("groups", {})
         members = list(groups.get(args["group"]) or groups.get("all") or play)
         variables, facts, connection, problems = {}, {}, {}, []
+        roles, strangers, batch = _roles(), set(), {}
         for host in dict.fromkeys([*play, *members]):
             hostvars = task_vars["hostvars"][host]
             number, _ = _value(hostvars, "gpu_fabric_node_id")
@@ -53,9 +59,15 @@ class ActionModule(ActionBase):
                 variables[host][name], reason = _value(hostvars, name)
                 if reason:
                     problems.append((host, _no_value(name, reason)))
+            judged = role_variables.judge(roles, _of_roles(hostvars, roles), intents.PREFIX)
+            problems += [(host, problem) for problem in judged.problems]
+            strangers |= set(judged.strangers)
+            batch.setdefault(repr(variables[host].get("gpu_fabric_batch")), host)
             found = (hostvars.get("ansible_facts") or {}).get("gpu_fabric")
             if found and host in live:
                 facts[host] = found
+        if len(batch) > 1:
+            problems += [(host, _no_batch(value, batch)) for value, host in batch.items()]
         plan: dict[str, t.Any] = {}
         try:
             plan = plan_rack(variables, facts, connection)
@@ -67,6 +79,11 @@ class ActionModule(ActionBase):
                 f"{len(lines)} value{'s' if len(lines) != 1 else ''} of the intent cannot be used. Nothing was changed."
             )
             return {"changed": False, "failed": True, "msg": "\n".join([head, *lines])}
+        if strangers:
+            self._display.warning(
+                f"{', '.join(sorted(strangers))}: begins as variables of this collection's roles do, and none of them "
+                "reads it."
+            )
         resolved = {host: intents.resolve(variables[host])[0] for host in facts}
         plan["findings"] = evaluate(facts, plan, resolved)
         result: dict[str, t.Any] = {"changed": False, "plan": plan, "ansible_facts": {"gpu_fabric_plan": plan}}
@@ -75,6 +92,31 @@ class ActionModule(ActionBase):
             if judged.stops:
                 result.update(failed=True, msg=verdict.message(judged.stops, args["phase"] == "preflight"))
         return result
+
+
+def _roles() -> list[role_variables.Role]:
+    """Every role of the collection by its specification."""
+    found = []
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
+        options: dict[str, t.Any] = {}
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
+            options.update(entry.get("options") or {})
+        tasks = (task.read_text(encoding="utf-8") for task in path.parents[1].glob("tasks/*.yml"))
+        own = frozenset(name for text in tasks for name in _REGISTERED.findall(text))
+        found.append(role_variables.Role(path.parents[1].name, options, own))
+    return found
+
+
+def _of_roles(hostvars: t.Mapping[str, t.Any], roles: t.Iterable[role_variables.Role]) -> dict[str, t.Any]:
+    """The variables that begin as the roles' do. One that has no value yet is the role's to judge."""
+    prefixes = tuple(f"{role.name}_" for role in roles)
+    found = {}
+    for name in hostvars:
+        if name.startswith(prefixes) and not name.startswith(intents.PREFIX):
+            value, reason = _value(hostvars, name)
+            if not reason:
+                found[name] = value
+    return found
 
 
 def _value(hostvars: t.Mapping[str, t.Any], name: str) -> tuple[t.Any, str]:
@@ -106,6 +148,11 @@ def _address(host: str, hostvars: t.Mapping[str, t.Any]) -> str:
 def _no_value(name: str, reason: str) -> intents.Problem:
     option = intents.BY_NAME.get(name)
     return intents.Problem(name, f"has no value: {reason}", option.allowed if option else "a known variable")
+
+
+def _no_batch(value: str, batch: t.Iterable[str]) -> intents.Problem:
+    others = " and ".join(other for other in batch if other != value)
+    return intents.Problem("gpu_fabric_batch", f"{value} here, {others} on other hosts", "one value for the whole rack")
 
 
 def _no_group(group: str) -> intents.Problem:

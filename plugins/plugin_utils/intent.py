@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import batches
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import (
     FEC_OF_SPEED,
     Intent,
@@ -36,7 +37,6 @@ RESERVED = frozenset(
         "gpu_fabric_bundle",
         "gpu_fabric_redact",
         "gpu_fabric_findings",
-        "gpu_fabric_batch",
         "gpu_fabric_benchmark_results",
         "gpu_fabric_run_complete",
     }
@@ -85,6 +85,11 @@ class Option:
         return PREFIX + self.name
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """Of a list of numbers: those of a traffic class or priority where nothing else is said."""
+        return (0, 7) if self.low is None else (self.low, t.cast(int, self.high))
+
+    @property
     def allowed(self) -> str:
         if self.kind == "raw":
             return _RAW[self.form][1]
@@ -100,6 +105,8 @@ class Option:
         )
         if self.kind == "list" and self.elements == "dict":
             return "a list of mappings"
+        if self.kind == "list" and self.elements == "int":
+            return "a list, each item a number from {} to {}".format(*self.bounds)
         if self.kind == "list":
             return f"a list, each item {form}"
         return form + (' or ""' if self.empty_ok else "")
@@ -152,9 +159,13 @@ def _channels(value: t.Any) -> t.Any:
 _RAW: dict[str, tuple[t.Callable[[t.Any], t.Any], str]] = {
     "rings": (_rings, "untouched, max, or a mapping of rx, tx or both to powers of two from 64 to 16384"),
     "channels": (_channels, "untouched, auto, or a number from 1 to 1024"),
+    "batch": (batches.fitted, batches.ALLOWED),
 }
 
 OPTIONS: tuple[Option, ...] = (
+    Option(
+        "batch", "raw", "100%", "Hosts that are provisioned at a time; a batch that fails ends the run.", form="batch"
+    ),
     Option("require_hardware", "bool", True, "Stop where no GPU or no HCA is found."),
     Option("allow_disruption", "str", "none", "Highest class of disruption that a run may cause.", choices=CLASSES),
     Option("state", "str", "present", "Whether the fabric is configured or removed.", choices=("present", "absent")),
@@ -493,7 +504,7 @@ def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, str]:
         return None, f"{value!r} is not a list"
     if option.elements == "int":
         numbers = [_integer(item) for item in value]
-        low, high = (0, 7) if option.low is None else (option.low, t.cast(int, option.high))
+        low, high = option.bounds
         bad = [item for item, number in zip(value, numbers) if number is None or not low <= number <= high]
         return (None, f"{bad[0]!r} is not a number from {low} to {high}") if bad else (numbers, "")
     if option.elements == "dict":

@@ -7,12 +7,15 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 import typing as t
 
 import pytest
 import yaml
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import role_variables
 
 ROOT = pathlib.Path(__file__).parents[3]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if (path / "tasks").is_dir())
@@ -58,3 +61,29 @@ def test_what_is_shown_twice_is_up_to_date() -> None:
         [sys.executable, str(ROOT / "tools/role_docs.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"run tools/role_docs.py: {done.stdout}{done.stderr}"
+
+
+def test_numbers_and_paths_have_limits_that_the_plan_checks(role: pathlib.Path) -> None:
+    own = {name: spec for name, spec in options(role).items() if not name.startswith("gpu_fabric_")}
+    assert [name for name, spec in own.items() if spec["type"] in ("int", "float") and "choices" not in spec
+            and not role_variables.rule(spec).startswith("a number from")] == []  # fmt: skip
+    assert [name for name, spec in own.items() if role_variables.unread_limits(spec)] == []
+
+
+def test_defaults_are_allowed(role: pathlib.Path) -> None:
+    own = {name: spec for name, spec in options(role).items() if not name.startswith("gpu_fabric_")}
+    given = {
+        name: spec["default"] for name, spec in own.items() if "default" in spec and "{{" not in str(spec["default"])
+    }
+    assert role_variables.judge([role_variables.Role(role.name, own)], given, "gpu_fabric_") == ([], [])
+
+
+def test_truths_given_on_the_command_line_are_truths(role: pathlib.Path) -> None:
+    """-e name=false is the text 'false', which is true to a condition and to a template."""
+    truths = [name for name, spec in options(role).items() if spec["type"] == "bool" and name.startswith(role.name)]
+    for path in [*role.glob("tasks/*.yml"), *role.glob("templates/*")]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            bare = (
+                re.search(rf"(?:when: |- |% if )(?:not )?({'|'.join(truths)})\b(?! \| bool)", line) if truths else None
+            )
+            assert bare is None, f"{path}: {line}"

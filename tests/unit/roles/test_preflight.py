@@ -95,3 +95,27 @@ def test_one_hosts_mistake_stops_the_rack_with_all_mistakes(tmp_path: pathlib.Pa
     assert "gpu-02: gpu_fabric_mtuu: no such variable" in message
     assert "gpu-02: gpu_fabric_fabric: 'token-ring' is not allowed" in message
     assert "Nothing was changed" in message
+
+
+def test_variables_of_all_roles_are_checked_before_any_role(tmp_path: pathlib.Path) -> None:
+    hosts = {
+        "gpu-01": {"security_groups_polcy": "accept", "rdma_links": {"changed": False}},
+        "gpu-02": {"rdma_rollback_s": -5, "nccl_conf_path": "etc/nccl.conf"},
+    }
+    bad = ("-e", "security_groups_policy=foo", "-e", "gpu_fabric_batch=abc")
+    message = next(filter(None, play(tmp_path, ROOT / "playbooks/site.yml", hosts, "--check", *bad).values()))
+    assert message.startswith("5 values of the intent cannot be used. Nothing was changed.")
+    for line in (
+        "gpu-01, gpu-02: security_groups_policy: 'foo' is not allowed. Allowed: one of drop, accept.",
+        "gpu-01: security_groups_polcy: no such variable; the nearest is security_groups_policy.",
+        "gpu-02: rdma_rollback_s: -5 is not allowed. Allowed: a number from 0 to 3600.",
+        "gpu-02: nccl_conf_path: 'etc/nccl.conf' is not allowed. Allowed: an absolute path.",
+        "gpu-01, gpu-02: gpu_fabric_batch: 'abc' is not allowed. Allowed: a number of hosts from 1, a share",
+    ):
+        assert line in message
+
+
+def test_batches_that_disagree_are_refused(tmp_path: pathlib.Path) -> None:
+    hosts = {"gpu-01": {"gpu_fabric_batch": [1, "100%"]}, "gpu-02": {}}
+    message = next(filter(None, play(tmp_path, ROOT / "playbooks/site.yml", hosts, "--check").values()))
+    assert "gpu-01: gpu_fabric_batch: [1, '100%'] here, None on other hosts" in message

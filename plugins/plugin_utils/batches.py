@@ -1,0 +1,48 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""``gpu_fabric_batch``: how many hosts at a time, as Ansible's ``serial`` takes it. Pure.
+
+Ansible reads ``serial`` before any task and ends with a traceback over one that it cannot use, so the playbook gets
+only what can be; the plan says what is wrong with the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+ALLOWED = "a number of hosts from 1, a share such as 25%, or a list of them such as [1, 25%, 100%]"
+ALL = ["100%"]
+_SHARE = re.compile(r"^([1-9]\d?|100)%$")
+
+
+def fitted(value: t.Any) -> t.Any:
+    """The value in its exact type, or None where it does not fit."""
+    if isinstance(value, (list, tuple)):
+        items = [_item(item) for item in value]
+        return items if items and None not in items else None
+    return _item(value)
+
+
+def _item(value: t.Any) -> int | str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if value >= 1 else None
+    text = str(value).strip() if isinstance(value, str) else ""
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    return text if _SHARE.match(text) else None
+
+
+def batches(values: t.Iterable[t.Any]) -> list[t.Any]:
+    """What a run goes by: the first of the hosts' values where it can be used, else the whole rack at once."""
+    found = fitted(next(iter(values), "100%"))
+    if found is None:
+        return list(ALL)
+    return found if isinstance(found, list) else [found]
+
+
+__all__ = ("ALL", "ALLOWED", "batches", "fitted")
