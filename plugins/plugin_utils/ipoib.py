@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.ib_networks import (
     CONNECTED_MTU,
+    DATAGRAM_MTU,
     ENCAPSULATION,
     FULL,
     IPOIB,
@@ -70,12 +71,12 @@ class IpoibPlan:
                 planned = addresses.address(node, place)
                 given = [item for item in (planned.ipv4, planned.ipv6) if item]
                 if network.pkey is None:
-                    links[rail.netdev] = _link(machine, rail, network, rail.netdev, given, notes)
+                    links[rail.netdev] = _link(machine, rail, network, rail.netdev, given, self.managed, notes)
                     continue
                 # A port's own interface is brought up for its partitions even where nobody addresses it.
                 links.setdefault(rail.netdev, _parent(machine, rail, network))
                 name = f"{rail.netdev}.{network.pkey:04x}"
-                links[name] = _link(machine, rail, network, name, given, notes)
+                links[name] = _link(machine, rail, network, name, given, self.managed, notes)
         return list(links.values()), notes
 
     def _may(self, network: Network, rail: Rail, notes: list[Note]) -> bool:
@@ -236,12 +237,12 @@ def _parent(machine: Machine, rail: Rail, network: Network) -> dict[str, t.Any]:
 
 
 def _link(
-    machine: Machine, rail: Rail, network: Network, name: str, addresses: list[str], notes: list[Note]
+    machine: Machine, rail: Rail, network: Network, name: str, addresses: list[str], managed: bool, notes: list[Note]
 ) -> dict[str, t.Any]:
     ipoib: dict[str, t.Any] = {"mode": network.mode}
     if network.pkey is not None:
         ipoib |= {"parent": rail.netdev, "pkey": f"{network.pkey:#06x}"}
-    return _entry(machine, rail, name, _mtu(network, rail, name, notes), addresses, ipoib)
+    return _entry(machine, rail, name, _mtu(network, rail, name, managed, notes), addresses, ipoib)
 
 
 def _entry(
@@ -259,7 +260,7 @@ def _entry(
     }
 
 
-def _mtu(network: Network, rail: Rail, name: str, notes: list[Note]) -> int:
+def _mtu(network: Network, rail: Rail, name: str, managed: bool, notes: list[Note]) -> int:
     if network.mode == "connected":
         return network.mtu or CONNECTED_MTU
     active = rail.port.active_mtu_bytes if rail.port and rail.port.active else None
@@ -276,4 +277,5 @@ def _mtu(network: Network, rail: Rail, name: str, notes: list[Note]) -> int:
                 " partitions.conf)",
             )
         )
-    return network.mtu or limit or SAFE_MTU
+    # Ports that wait for the collection's own opensm will be in its groups, of 4096 bytes.
+    return network.mtu or limit or (DATAGRAM_MTU if managed else SAFE_MTU)

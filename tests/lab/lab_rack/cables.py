@@ -15,6 +15,8 @@ import subprocess
 from typing import Any
 
 SWITCH_MTU = 9216
+# The network of all InfiniBand ports, and what a new interface of ib_ipoib has on a fabric of 4096 bytes.
+INFINIBAND, INFINIBAND_MTU = "infiniband", 4092
 
 
 class CableError(RuntimeError):
@@ -82,16 +84,17 @@ def plug_fabric(rack: dict[str, Any], node_index: int, pid: int) -> str:
     lines = []
     for index, nic in enumerate(rack["nodes"][node_index]["nics"][1:], start=1):
         port = switch_port(node_index, index)
+        mtu = f" mtu {INFINIBAND_MTU}" if nic["network"] == INFINIBAND else ""
         lines += [
-            f"link add {port} mtu {SWITCH_MTU} type veth peer name {nic['name']} address {nic['mac']} netns {pid}",
+            f"link add {port} mtu {SWITCH_MTU} type veth peer name {nic['name']}{mtu} address {nic['mac']} netns {pid}",
             f"link set {port} master {bridge_of(rack, nic['network'])} up",
         ]
     return "\n".join(lines) + "\n"
 
 
 def raise_links(rack: dict[str, Any], node_index: int) -> str:
-    """Batch for the node's namespace: links up, no address."""
-    names = ["lo", *(nic["name"] for nic in rack["nodes"][node_index]["nics"])]
+    """Batch for the node's namespace: links up, no address. IP over InfiniBand is for its host to bring up."""
+    names = ["lo", *(nic["name"] for nic in rack["nodes"][node_index]["nics"] if nic["network"] != INFINIBAND)]
     return "".join(f"link set {name} up\n" for name in names)
 
 

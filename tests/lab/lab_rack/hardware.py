@@ -28,8 +28,13 @@ def lab(*arguments: str) -> str:
 
 
 def network_of(port: dict[str, Any], index: int) -> str:
-    """The switch on which a port hangs: one per rail, one per storage port, one for every management port."""
+    """The switch on which a port hangs: one per rail, one per storage port, one for every management port.
+
+    All InfiniBand ports are one fabric, and hear each other's broadcasts.
+    """
     role = port["role"]
+    if port["link_layer"] == "InfiniBand":
+        return "infiniband"
     if role == "management":
         return "frontend"
     rail = port.get("rail")
@@ -38,13 +43,13 @@ def network_of(port: dict[str, Any], index: int) -> str:
 
 
 def cables(ports: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The interfaces to plug in; InfiniBand ports have no Ethernet cable."""
+    """The interfaces to plug in."""
     seen: dict[str, int] = {}
     found = []
     for port in ports:
         index = seen.get(port["role"], 0)
         seen[port["role"]] = index + 1
-        if port["link_layer"] == "Ethernet" and port.get("plugged", True):
+        if port.get("plugged", True):
             found.append({"name": port["name"], "mac": port["mac"], "network": network_of(port, index)})
     return found
 

@@ -110,7 +110,7 @@ def netdevs(profile_name: str, host: str) -> list[dict[str, Any]]:
             "rail": nic["rail"],
             "rate_gbps": nic["rate_gbps"],
             "link_layer": nic["link_layer"],
-            "plugged": nic["cable"] and nic["link_layer"] == "Ethernet",
+            "plugged": nic["cable"] and not nic["sw_mng"],
             "pci": nic["pci"],
             "rdma": nic["rdma"],
         }

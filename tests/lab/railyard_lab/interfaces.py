@@ -39,6 +39,11 @@ def real_sysfs() -> Path:
     return saved if (saved / "class").is_dir() else Path("/sys")
 
 
+def real_ip() -> str:
+    """iproute2's own program: on nodes with InfiniBand a stand-in lies before it in the path."""
+    return next((path for path in ("/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip") if os.path.exists(path)), "ip")
+
+
 def is_node() -> bool:
     return str(state_file.root()) == "/"
 
@@ -50,8 +55,7 @@ def current(state: dict[str, Any]) -> dict[str, Interface]:
 
 
 def _live() -> dict[str, Interface]:
-    # The address in the environment is for tools that are shadowed by stand-ins; ip is not one of them.
-    answer = subprocess.run(["ip", "-j", "addr"], capture_output=True, text=True, check=False)
+    answer = subprocess.run([real_ip(), "-j", "addr"], capture_output=True, text=True, check=False)
     found: dict[str, Interface] = {}
     for entry in json.loads(answer.stdout or "[]"):
         if "ifname" not in entry:
@@ -99,7 +103,7 @@ def _simulated(state: dict[str, Any]) -> dict[str, Interface]:
 def run_ip(*arguments: str) -> None:
     """Change a real interface; nothing to do where there are none."""
     if is_node():
-        subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+        subprocess.run([real_ip(), *arguments], check=True, capture_output=True, text=True)
 
 
 def attributes(name: str) -> list[str]:

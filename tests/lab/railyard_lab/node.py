@@ -69,6 +69,7 @@ def boot(state: dict[str, Any]) -> None:
     state["boot"] = {"count": state["boot"]["count"] + 1, "id": str(uuid.uuid4())}
     state["dmesg"] = []
     state["gid_tables"] = {}
+    state["ipoib"] = {}
     state["persistence"] = False
     state["fabric_manager"].pop("trained", None)
     state["gpu_processes"] = []
@@ -108,7 +109,7 @@ def _notify(text: str) -> None:
 
 def watch() -> None:
     """Follow the kernel's interfaces for as long as the node lives."""
-    monitor = subprocess.Popen(["ip", "-o", "monitor", "link", "address"], stdout=subprocess.PIPE)
+    monitor = subprocess.Popen([interfaces.real_ip(), "-o", "monitor", "link", "address"], stdout=subprocess.PIPE)
     assert monitor.stdout is not None
     descriptor = monitor.stdout.fileno()
     os.set_blocking(descriptor, False)

@@ -58,6 +58,7 @@ def unfold(name: str, host: str) -> dict[str, Any]:
         "nics": [],
         "interfaces": {},
         "gid_tables": {},
+        "ipoib": {},
         "gpu_processes": [],
         "dmesg": [],
         "faults": [],

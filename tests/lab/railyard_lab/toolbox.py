@@ -15,7 +15,7 @@ from railyard_lab import state as state_file
 
 PLACE = "usr/local/sbin"
 # Programs of packages that are stand-ins themselves lie where units and people expect them.
-OWN_PLACES = {"nvidia-smi": "usr/bin", "nv-fabricmanager": "usr/bin"}
+OWN_PLACES = {"nvidia-smi": "usr/bin", "nv-fabricmanager": "usr/bin", "opensm": "usr/sbin"}
 REAL_PLACES = ("usr/sbin", "usr/bin", "sbin", "bin")
 
 
@@ -65,6 +65,8 @@ TOOLS: dict[str, Tool] = {
     "alltoall_perf": Tool("nccl-tests", "nccl_tests"),
     "mpirun": Tool("nccl-tests", "mpirun"),
     "dkms": Tool("dkms", "dkms"),
+    "ip": Tool("ipoib", "ip"),
+    "opensm": Tool("opensm", "opensm"),
 }
 
 # The package lies on a read-only mount, so its bytecode is kept elsewhere: a tool starts in a fifth of the time.
@@ -126,6 +128,8 @@ def real_path(name: str) -> Path | None:
 
 
 def wanted(state: dict[str, Any]) -> set[str]:
+    from railyard_lab import ipoib
+
     names = set(state["enabled_tools"])
     for name, tool in TOOLS.items():
         group = tool.group
@@ -137,6 +141,8 @@ def wanted(state: dict[str, Any]) -> set[str]:
             or (group == "driver" and state["driver"]["library"])
             or (group == "fabricmanager" and state["fabric_manager"]["version"])
             or (group == "dkms" and (state["dkms"] or real_path(name) is not None))
+            or (group == "ipoib" and ipoib.ports(state))
+            or (group == "opensm" and (state_file.root() / "var/lib/dpkg/info/opensm.list").exists())
             or (group == "nccl-tests" and state["nccl"] and state["driver"]["library"])
         ):
             names.add(name)

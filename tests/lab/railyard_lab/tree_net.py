@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from railyard_lab import catalogue, identity, interfaces, ports
+from railyard_lab import catalogue, identity, interfaces, ipoib, ports
 
 # Attributes of a modelled port which a veth has not or has otherwise.
 _OWN = {
@@ -33,7 +33,7 @@ def add(
 ) -> None:
     from railyard_lab.tree import Folder, Link, up
 
-    modelled = {nic["netdev"] for nic in state["nics"] if nic["netdev"]}
+    modelled = {nic["netdev"] for nic in state["nics"] if nic["netdev"]} | {*ipoib.children(state)}
     for name, interface in live.items():
         if interface.real and name not in modelled:
             files[f"sys/class/net/{name}"] = Link(f"../../devices/virtual/net/{name}")
@@ -61,12 +61,14 @@ def add(
             if nic["rdma"] and not nic["vf"]:
                 files[f"{folder}/phys_port_name"] = f"p{function}\n"
                 files[f"{folder}/phys_switch_id"] = nic["sys_image_guid"] + "\n"
+        if nic["link_layer"] == "InfiniBand" and interface is not None and interface.real:
+            _over_infiniband(files, folder, state, nic["netdev"])
         files[f"{folder}/dev_port"] = "0\n"
         files[f"{folder}/dev_id"] = "0x0\n"
         if interface is not None and interface.real:
             # The kernel's own answer, whenever it is read: the same file, found through a link.
             for attribute in interfaces.attributes(nic["netdev"]):
-                if attribute not in _OWN:
+                if attribute not in _OWN and f"{folder}/{attribute}" not in files:
                     files[f"{folder}/{attribute}"] = Link(
                         f"{up(folder)}devices/virtual/net/{nic['netdev']}/{attribute}"
                     )
@@ -78,7 +80,31 @@ def add(
             _simulated(files, folder, interface)
         if nic.get("qos") and state["stack"]["kind"] == "doca" and not nic["vf"]:
             _ofed(files, folder, nic)
+    for name in ipoib.children(state):
+        if name in live and live[name].real:
+            folder = f"sys/devices/ib_ipoib/net/{name}"
+            files[f"sys/class/net/{name}"] = Link(f"../../{folder[4:]}")
+            files[f"{folder}/subsystem"] = Link(up(folder) + "class/net")
+            _over_infiniband(files, folder, state, name)
+            files[f"{folder}/parent"] = ipoib.children(state)[name]["parent"] + "\n"
+            for attribute in interfaces.attributes(name):
+                if f"{folder}/{attribute}" not in files and attribute not in _OWN:
+                    files[f"{folder}/{attribute}"] = Link(f"{up(folder)}devices/virtual/net/{name}/{attribute}")
     _ = Folder
+
+
+def _over_infiniband(files: dict[str, Any], folder: str, state: dict[str, Any], name: str) -> None:
+    """What ib_ipoib shows of an interface, beside what any has."""
+    nic = ipoib.port_of(state, name)
+    assert nic is not None
+    files[f"{folder}/type"] = "32\n"
+    files[f"{folder}/address"] = ipoib.address(nic) + "\n"
+    files[f"{folder}/addr_len"] = "20\n"
+    files[f"{folder}/broadcast"] = ipoib.broadcast(ipoib.pkey(state, name)) + "\n"
+    files[f"{folder}/mode"] = ipoib.mode(state, name) + "\n"
+    files[f"{folder}/pkey"] = f"{ipoib.pkey(state, name):#06x}\n"
+    if not ipoib.joined(state, name):
+        files[f"{folder}/carrier"], files[f"{folder}/operstate"] = "0\n", "down\n"
 
 
 def _ipoib(files: dict[str, Any], folder: str, nic: dict[str, Any], port: dict[str, Any]) -> None:

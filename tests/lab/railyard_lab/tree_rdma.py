@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from railyard_lab import catalogue, interfaces, ports
+from railyard_lab import catalogue, interfaces, ipoib, ports
 
 GID_SLOTS = 16
 
@@ -104,7 +104,10 @@ def _port(files: dict[str, Any], state: dict[str, Any], nic: dict[str, Any], fol
     }
     for key, value in values.items():
         files[f"{folder}/{key}"] = value + "\n"
-    files[f"{folder}/pkeys/0"] = "0xffff\n"
+    keys = ipoib.pkeys(nic) if port["link_layer"] == "InfiniBand" else [ipoib.DEFAULT_PKEY]
+    slots = ipoib.PKEY_SLOTS if port["link_layer"] == "InfiniBand" else 1
+    for slot in range(max(slots, len(keys))):
+        files[f"{folder}/pkeys/{slot}"] = f"{keys[slot] if slot < len(keys) else 0:#06x}\n"
     for slot in range(GID_SLOTS if port["link_layer"] == "Ethernet" else 8):
         files[f"{folder}/gids/{slot}"] = ports.ZERO_GID + "\n"
     for entry in port["gids"]:

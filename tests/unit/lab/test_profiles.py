@@ -79,5 +79,6 @@ def test_counts(name, gpus, rails, layer):
 def test_netdevs_tell_the_rack_what_to_plug_in(capsys):
     cli.main(["netdevs", "--profile", "hgx_h100_ib", "--host", "gpu-07"])
     ports = json.loads(capsys.readouterr().out)
-    assert [port["name"] for port in ports if port["plugged"]] == ["enp41s0f0np0", "enp41s0f1np1", "eno1"]
+    assert [port["name"] for port in ports if port["plugged"]][-3:] == ["enp41s0f0np0", "enp41s0f1np1", "eno1"]
+    assert len([port for port in ports if port["plugged"] and port["link_layer"] == "InfiniBand"]) == 8
     assert all(len(port["name"]) <= 15 and re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", port["mac"]) for port in ports)

@@ -105,7 +105,7 @@ def test_chosen_subnet_never_overlaps(routes):
     assert not any(chosen.overlaps(ipaddress.ip_network(text)) for text in used)
 
 
-def test_ports_hang_on_one_switch_per_rail():
+def test_ports_hang_on_one_switch_per_rail_and_infiniband_ports_on_one_for_all():
     def port(name, role, rail=None, **more):
         return {"name": name, "mac": "m", "role": role, "rail": rail, "link_layer": "Ethernet", "plugged": True, **more}
 
@@ -117,11 +117,13 @@ def test_ports_hang_on_one_switch_per_rail():
             port("s1", "storage"),
             port("m", "management"),
             port("ib0", "compute", 2, link_layer="InfiniBand"),
+            port("ib1", "compute", 3, link_layer="InfiniBand"),
             port("u", "storage", plugged=False),
         ]
     )
     assert {cable["name"]: cable["network"] for cable in found} == {
         "a": "rail0", "b": "rail1", "s0": "storage0", "s1": "storage1", "m": "frontend",
+        "ib0": "infiniband", "ib1": "infiniband",
     }  # fmt: skip
 
 

@@ -89,6 +89,12 @@ def test_datagram_mtu_is_the_ports_less_four_bytes(active: int | None, wanted: i
     assert {link["mtu"] for link in plan_one(facts, ipoib=POOL)["ipoib"]} == {wanted}
 
 
+def test_ports_that_wait_for_the_collections_own_manager_get_what_its_groups_carry():
+    waiting = host(state="initializing", sm_lid=0)
+    assert {link["mtu"] for link in plan_one(waiting, ipoib=POOL, opensm_nodes=["gpu-01"])["ipoib"]} == {4092}
+    assert {link["mtu"] for link in plan_one(waiting, ipoib=POOL)["ipoib"]} == {2044}
+
+
 def test_more_than_the_port_carries_stops_the_run_with_both_values():
     plan = rack({"gpu-01": host(mtu=2048)}, ipoib={**POOL, "rails": [0], "mtu": 4092})
     (finding,) = [f for f in evaluate({"gpu-01": host(mtu=2048)}, plan, {}) if f["id"] == "RF-PLAN-IPOIB-MTU"]
