@@ -104,7 +104,9 @@ class _Reader:
     def _header(self, line: Line) -> None:
         line = line._replace(text=_UNDERLINE.sub("", line.text))
         words = line.text.split()
-        if not line.indented or len(words) < 1 or not _DEVICE.match(words[0]):
+        # A copy may have lost the blanks in front; a row would go on with a distance.
+        begins = line.indented or (len(words) > 1 and _DEVICE.match(words[1]) and not _DISTANCE.match(words[1]))
+        if not begins or not words or not _DEVICE.match(words[0]):
             if not line.terminated:
                 self.problems.cut(line)
             return
@@ -126,7 +128,10 @@ class _Reader:
         if cut:
             self.problems.cut(line)
         words = text.split()
-        if not words or words[0] in self.rows:
+        if not words:
+            return
+        if words[0] in self.rows:
+            self.problems.add(f"The row of {words[0]} stands there twice; the first one was read.", line)
             return
         name, count = words[0], len(self.columns)
         cells, consumed = self._distances(name, words[1:], line)

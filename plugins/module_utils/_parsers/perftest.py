@@ -62,7 +62,7 @@ _OWN = re.compile(r"^\s*#bytes|^-{20,}|^\s*GID: |^ ?(?:Couldn't|Unable to|Failed
 _NUMBERS = re.compile(r"^\s*\d+\s+[\d.]+(?:\s+[\d.]+)*\s*$")
 _STATUS = re.compile(r"Failed status (\d+): wr_id (\d+) syndro?me? (0x[0-9a-fA-F]+)")
 _ERRORS = (
-    ("completion", re.compile(r"Completion with error at|Failed status \d+|Failed to complete run_iter")),
+    ("completion", re.compile(r"Completion with error at|Failed status \S|Failed to complete run_iter")),
     (
         "device_not_found",
         re.compile(
@@ -73,7 +73,9 @@ _ERRORS = (
         "connection",
         re.compile(
             r"Couldn't connect to|Unable to (?:init|open) the socket connection|Couldn't (?:listen|read remote address)"
-            r"|Failed to exchange data|Connection (?:refused|timed out)|unable to connect|Unexpected CM event"
+            r"|Failed to exchange data|RDMA CM event error|RDMA_CM_EVENT_\w+; error"
+            r"|Failed to (?:handle|connect) RDMA CM events?"
+            r"|Connection (?:refused|timed out)|unable to connect|Unexpected CM event"
             r"|Unable to (?:perform rdma_(?:client|server)|read to socket|open file descriptor for socket)"
         ),
     ),

@@ -530,3 +530,25 @@ def test_second_summary_and_second_release_are_told():
     assert value["summary"]["upgraded"] == 3 and reasons
     value, reasons = parse("ofed_info", "MLNX_OFED_LINUX-24.10-1.1.4.0:\nMLNX_OFED_LINUX-5.8-2.0.3.0:\n")
     assert value["version"] == "24.10-1.1.4.0" and reasons
+
+
+def test_topology_whose_header_lost_its_indentation():
+    text = (
+        "GPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n"
+        "GPU0\t X \tNV18\tPIX\t0-31\t0\nGPU1\tNV18\t X \tSYS\t32-63\t1\nNIC0\tPIX\tSYS\t X \n"
+        "\nNIC Legend:\n\n  NIC0: mlx5_4\n"
+    )
+    value, reasons = parse("nvidia_smi_topo", text)
+    assert value["gpu_nic"] == {"0": {"mlx5_4": "PIX"}, "1": {"mlx5_4": "SYS"}}
+    assert [gpu["numa_nodes"] for gpu in value["gpus"]] == [[0], [1]]
+    assert not reasons
+    twice, reasons = parse("nvidia_smi_topo", text + "GPU0\t X \tNV18\tSYS\t0-31\t0\n")
+    assert twice == value and reasons
+
+
+def test_perftest_through_the_connection_manager():
+    text = "RDMA CM event error:\nEvent: RDMA_CM_EVENT_REJECTED; error: -111.\n\nFailed to connect RDMA CM events.\n"
+    value, _reasons = parse("perftest", text)
+    assert [error["kind"] for error in value["errors"]] == ["connection"] * 3 and not value["complete"]
+    value, _reasons = parse("perftest", " Failed status transport retry counter exceeded: wr_id 0 syndrom 0x81\n")
+    assert value["errors"][0]["kind"] == "completion"
