@@ -17,8 +17,8 @@ description:
   - Installs the very same code as C(gpu-fabric-nic) with one systemd unit per port, so that boot and Ansible
     cannot disagree.
   - Uses C(mlnx_qos) where it is installed, else iproute2's C(dcb).
-  - Changing priority flow control takes the link down for a moment. That needs O(allow_disruption), and is refused
-    while O(gpu_processes) names any; nothing is changed then.
+  - Changing priority flow control, link mode, FEC, channels or rings takes the link down for a moment. That needs
+    O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
   - A setting that is no longer asked for gets back the value that it had before this module changed it first.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
