@@ -48,7 +48,7 @@ CASES = {
         + ADDRESS_AGAIN.format(link_local="ip address add fe80::1186:a6b1:3f0b:c441/64 dev $netdev"),
         mends=f"{FIRST_RAIL}\n"
         + ADDRESS_AGAIN.format(link_local="ip address del fe80::1186:a6b1:3f0b:c441/64 dev $netdev"),
-        finding="RF-ROCE-GID-INDEX",
+        finding="RF-PLAN-NCCL-ENV",
         words=("mlx5_0", "index 3", "fe80", "index 5"),
         severity="fail",
         arguments=("-e", '{"gpu_fabric_nccl_env": {"NCCL_IB_GID_INDEX": "3"}}'),
@@ -166,7 +166,9 @@ def test_fault_made_by_hand_is_named(rack: Rack, healthy: set, name: str) -> Non
     for word in case.words:
         assert word in text, text
     assert case.severity in {finding["severity"] for finding in found}
-    assert (run.rc != 0) == any(finding["severity"] == "fail" for finding in new), run.describe()
+    # What a later layer sets right, or what only a look at a running job can judge, does not stop a run.
+    stops = [f for f in new if (f["severity"], f["phase"]) == ("fail", "preflight") and not f.get("mended_by")]
+    assert (run.rc != 0) == bool(stops), run.describe()
     assert not [finding for finding in new if finding["id"] != case.finding and finding["severity"] == "fail"], new
     after = rack.playbook("playbooks/preflight.yml")
     assert places(findings(after)) == healthy
@@ -195,7 +197,7 @@ def lock_held(rack: Rack, seconds: int) -> Iterator[subprocess.Popen]:
         try:
             yield holder
         finally:
-            rack.shell(NODE, "pkill -f /run/holder.py || :")
+            rack.shell(NODE, "pkill -f '[h]older.py' || :")
 
 
 def test_a_held_package_lock_is_waited_for(rack: Rack) -> None:

@@ -81,7 +81,9 @@ def small_memlock(host: HostView) -> t.Iterator[Finding]:
         running = _soft(data.get("memlock"))
         seen = running if running is not None else _soft(mapping(data.get("configured")).get("memlock"))
         if name in _JOB_SERVICES and isinstance(seen, int) and seen < _ENOUGH:
-            if host.section("limits").get("raisable") is False and seen == _hard(data.get("memlock")):
+            told = _soft(mapping(data.get("configured")).get("memlock"))
+            as_told = not isinstance(told, int) or told >= _ENOUGH
+            if as_told and host.section("limits").get("raisable") is False and seen == _hard(data.get("memlock")):
                 yield _not_raisable(host, name, data.get("pid"), seen)
             else:
                 yield _memlock(host, name, data.get("pid") if running is not None else None, seen)

@@ -101,6 +101,8 @@ def clear(name: str | None) -> dict[str, Any]:
                 _set_mtu(state, mtu["interface"], mtu["mtu"])
             if entry["result"].get("restore_package"):
                 _install_package(entry["result"]["restore_package"])
+        if any(entry["name"] == "acs_on" for entry in chosen):
+            _write_acs(state)
         state["faults"] = [entry for entry in state["faults"] if entry not in chosen]
     for entry in chosen:
         _after(entry["name"])
@@ -335,7 +337,7 @@ def _xid(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
 
 @fault("acs_on", "PCIe ACS redirects peer-to-peer traffic on the switches")
 def _acs_on(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
-    from railyard_lab import config_space, tree
+    from railyard_lab import config_space
 
     chosen = [
         bdf for bdf, function in state["pci"].items() if function["port_type"] == "downstream" and function["acs"]
@@ -344,12 +346,20 @@ def _acs_on(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any]:
         raise Refused(f"{state['host']} has no PCIe switch")
     for bdf in chosen:
         state["pci"][bdf]["acs_control"] = config_space.ACS_REDIRECT
-        path = tree.base() / tree.device_path(state, bdf) / "config"
-        if path.exists():
-            data = bytearray(path.read_bytes())
-            data[config_space.ACS_CONTROL] = config_space.ACS_REDIRECT
-            path.write_bytes(bytes(data))
+    _write_acs(state)
     return {"device": ",".join(chosen)}
+
+
+def _write_acs(state: dict[str, Any]) -> None:
+    """Bring the registers of the bridges to what the state says."""
+    from railyard_lab import config_space, tree
+
+    for bdf, function in state["pci"].items():
+        path = tree.base() / tree.device_path(state, bdf) / "config"
+        if function["acs"] and path.exists():
+            data = bytearray(path.read_bytes())
+            data[config_space.ACS_CONTROL] = function.get("acs_control") or 0
+            path.write_bytes(bytes(data))
 
 
 @fault("ecc", "a GPU counts uncorrected memory errors and waits for a row remap")

@@ -109,6 +109,9 @@ def test_configuration_space_holds_link_acs_and_buses(tree_host):
     tree_host.lab("fault", "acs_on")
     data = (tree_host.root / "sys/bus/pci/devices/0000:39:00.0/config").read_bytes()
     assert struct.unpack_from("<H", data, found[0x100D] + 6)[0] == 0x1D
+    tree_host.lab("fault", "clear", "acs_on")
+    data = (tree_host.root / "sys/bus/pci/devices/0000:39:00.0/config").read_bytes()
+    assert struct.unpack_from("<H", data, found[0x100D] + 6)[0] == 0
 
 
 def test_what_setpci_writes_lasts_until_the_reboot(tree_host):
