@@ -190,7 +190,9 @@ def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> Non
 
 def shown(value: t.Any) -> str:
     if isinstance(value, list):
-        return ",".join(str(int(item)) for item in value)
+        return ",".join(str(int(item)) if isinstance(item, (bool, int)) else str(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shown(item)}" for name, item in value.items())
     return str(value)
 
 
