@@ -21,6 +21,9 @@ description:
     connection made anew, writes the files, sets the timer anew and does the rest; a third one stops the timer. Without
     them the host takes the change back by itself after O(rollback_s) seconds, and before the files so does a reboot.
   - What was there before the first change is saved in C(/var/lib/gpu_fabric/links.json); O(state=absent) restores it.
+    The unit of the network manager is enabled where it is not, and then disabled again with the last link; it is never
+    stopped, for that would take links down.
+  - Bonds are refused where NetworkManager runs the hooks of the Debian package ifenslave, which delete them.
   - Everything is read back from the kernel at the end; what the kernel did not take fails the task.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
