@@ -157,7 +157,8 @@ SAME_GPU = define(
     source="NCCL src/init.cc",
 )
 
-_STATUS = re.compile(r"Got completion .*?status=(?:(?P<word>IBV_WC_\w+)\()?(?P<code>\d+)")
+# Releases before 2.19 say `with error 12, opcode 0`.
+_STATUS = re.compile(r"Got completion .*?(?:status=(?:(?P<word>IBV_WC_\w+)\()?|with error )(?P<code>\d+)")
 _STATUS_NAMES = {
     1: "local length error",
     2: "local QP operation error",
