@@ -10,10 +10,11 @@ import typing as t
 from pathlib import Path
 
 import yaml
-from ansible.errors import AnsibleActionFail
-from ansible.inventory.manager import InventoryManager
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
+from ansible.plugins.inventory.ini import InventoryModule as IniInventory
 from ansible.utils.display import Display
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
@@ -36,43 +37,77 @@ TEXTS = frozenset({".log", ".txt", ".json", ".csv", ".xml", ".ini", ".yml", ".ya
 PHASES = ("preflight", "configure", "verify", "diagnose")
 
 
+def inside(path: Path) -> bool:
+    """Whether a file or folder of a bundle lies in it: nothing else on this machine is read, whatever a link says."""
+    return path.resolve().is_relative_to(path.parent.resolve())
+
+
 def read_text(path: Path) -> str | None:
     """The text of a recorded file; undecodable bytes are replaced, line ends are made alike."""
-    if not path.is_file() or path.stat().st_size > TEXT_LIMIT:
+    try:
+        if not inside(path) or not path.is_file() or path.stat().st_size > TEXT_LIMIT:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    except (OSError, RuntimeError) as error:
+        display.warning(f"{path.name} of the bundle could not be read and was left out: {error}")
         return None
-    return path.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
 
 
 def host_directories(bundle: Path) -> dict[str, Path]:
-    return {entry.name: entry for entry in sorted(bundle.iterdir()) if entry.is_dir() and entry.name != EARLIER}
+    return {
+        entry.name: entry
+        for entry in sorted(bundle.iterdir())
+        if entry.name != EARLIER and not entry.name.startswith(".") and _is_folder(entry)
+    }
+
+
+def _is_folder(entry: Path) -> bool:
+    try:
+        return inside(entry) and entry.is_dir()
+    except (OSError, RuntimeError):  # links that lead to each other
+        return False
 
 
 def host_facts(directory: Path) -> dict[str, t.Any]:
     return gather(BundleSource(str(directory)), nic_config=True)
 
 
-def read_yaml(path: Path) -> t.Any:
+def read_yaml(path: Path, left_out: dict[str, str]) -> t.Any:
     text = read_text(path)
     if text is None:
         return None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        display.warning(f"{path.name} of the bundle is not YAML and was left out: {' '.join(str(error).split())}")
+        left_out[path.name] = f"it is not YAML: {' '.join(str(error).split())}"
         return None
 
 
-def read_inventory(path: Path) -> dict[str, t.Any]:
-    """Groups with their hosts, and each host's variables."""
-    if not path.is_file():
+def read_inventory(path: Path, left_out: dict[str, str]) -> dict[str, t.Any]:
+    """Groups with their hosts, and each host's variables.
+
+    A bundle is data from somebody else: its inventory is read as an INI file and never run as a script.
+    """
+    if read_text(path) is None:
         return {}
-    manager = InventoryManager(loader=DataLoader(), sources=[str(path)])
-    groups = {name: [host.name for host in group.get_hosts()] for name, group in manager.groups.items()}
+    data = InventoryData()
+    try:
+        IniInventory().parse(data, DataLoader(), str(path.resolve()))
+        data.reconcile_inventory()
+    except AnsibleError as error:
+        left_out[path.name] = f"it is no INI inventory: {' '.join(str(error.message).split())}"
+        return {}
+    groups = {name: [host.name for host in group.get_hosts()] for name, group in data.groups.items()}
     return {
         "groups": {name: hosts for name, hosts in groups.items() if name not in ("all", "ungrouped") or hosts},
         "hosts": {
-            host.name: {key: value for key, value in host.get_vars().items() if not key.startswith("inventory_")}
-            for host in manager.get_hosts()
+            host.name: {
+                key: value
+                for source in (*(group.get_vars() for group in reversed(host.get_groups())), host.get_vars())
+                for key, value in source.items()
+                if not key.startswith("inventory_") and key != "group_names"
+            }
+            for host in data.hosts.values()
         },
     }
 
@@ -84,11 +119,15 @@ def rack_outputs(bundle: Path) -> dict[str, t.Any]:
         text = read_text(entry) if entry.suffix in TEXTS else None
         if text is not None:
             outputs[entry.name] = text
-    variables = read_yaml(bundle / "vars.yml")
+    left_out: dict[str, str] = {}
+    variables = read_yaml(bundle / "vars.yml", left_out)
+    if variables is not None and not isinstance(variables, dict):
+        left_out["vars.yml"] = f"it is a {type(variables).__name__}, not a mapping of variables"
     outputs["vars"] = variables if isinstance(variables, dict) else {}
-    outputs["inventory"] = read_inventory(bundle / "inventory.ini")
-    plays = read_yaml(bundle / "site.yml")
+    outputs["inventory"] = read_inventory(bundle / "inventory.ini", left_out)
+    plays = read_yaml(bundle / "site.yml", left_out)
     outputs["plays"] = [play for play in plays if isinstance(play, dict)] if isinstance(plays, list) else []
+    outputs["left_out"] = left_out
     return outputs
 
 

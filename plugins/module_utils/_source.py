@@ -265,6 +265,10 @@ class BundleSource(Source):
         self.directory = os.path.abspath(directory)
         self.name = os.path.basename(self.directory)
         self._root = os.path.join(self.directory, "root")
+        # Links inside it are followed as on the host; the folder itself must be a folder.
+        self._linked = os.path.islink(self._root)
+        if self._linked:
+            self.note("root", "it is a link and not part of the recording; not followed")
         try:
             self._names = frozenset(os.listdir(self.directory))
         except OSError as exc:
@@ -285,10 +289,10 @@ class BundleSource(Source):
             return {}
 
     def _locate(self, path: str) -> Optional[str]:
-        return _inside(self._root, path)
+        return None if self._linked else _inside(self._root, path)
 
     def realpath(self, path: str) -> Optional[str]:
-        return host_path(self._root, path)
+        return None if self._linked else host_path(self._root, path)
 
     def recorded(self, prefix: str) -> list[str]:
         names = (name for name in self._names if name.startswith(prefix))

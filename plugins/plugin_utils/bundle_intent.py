@@ -14,7 +14,7 @@ import difflib
 import re
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import BY_NAME, RESERVED
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import BY_NAME, PREFIX, RESERVED, resolve
 
 # Names other roles use → ours. A branch is turned into a version further down.
 ALIASES: dict[str, str] = {
@@ -50,22 +50,52 @@ class Recorded(t.NamedTuple):
     misspelt: dict[str, str]
 
 
+def _ours(name: t.Any) -> str | None:
+    """Our name for a variable: itself, one that other roles use, or ours without its prefix."""
+    if name in BY_NAME:
+        return str(name)
+    short = f"{PREFIX}{name}"
+    return ALIASES.get(name) or (short if short in BY_NAME else None)
+
+
+def _usable(ours: str, value: t.Any) -> bool:
+    if BY_NAME[ours].form == "version":
+        return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    return not resolve({ours: value})[1]
+
+
+def _meant(name: t.Any) -> str | None:
+    """The name that a misspelt one is nearest to ("" where none is near); None for a name that is somebody else's.
+
+    A misspelling has a word that no known name has; a name made of known words is a variable of another role.
+    """
+    known = [*BY_NAME, *ALIASES, *FOREIGN, *(option.removeprefix(PREFIX) for option in BY_NAME)]
+    if name in known:
+        return None
+    words = {word for other in known for word in other.split("_")}
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
+    if str(name).startswith(PREFIX):
+        return near[0] if near else ""
+    return near[0] if near and not set(str(name).split("_")) <= words else None
+
+
 def translate(variables: t.Mapping[str, t.Any]) -> Recorded:
     planned: dict[str, t.Any] = {}
     said: dict[str, t.Any] = {}
     misspelt: dict[str, str] = {}
-    known = [*BY_NAME, *ALIASES, *FOREIGN]
     for name, value in variables.items():
         if name in RESERVED:
             continue  # how the bundle was recorded
-        ours = name if name in BY_NAME else ALIASES.get(name)
+        ours = _ours(name)
         if ours is None:
             if name in _RULE_NAMES:
                 said[_RULE_NAMES[name]] = value
-            near = [] if name in known else difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
-            if near or (str(name).startswith("gpu_fabric_") and name not in known):
-                misspelt[str(name)] = near[0] if near else ""
+            near = _meant(name)
+            if near is not None:
+                misspelt[str(name)] = near
             continue
+        if name != ours and not _usable(ours, value):
+            continue  # another role's variable of that name means something else
         said[ours] = value
         if BY_NAME[ours].form == "version":
             # A branch says too little for a package set; rules judge it as it stands.

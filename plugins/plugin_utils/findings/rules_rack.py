@@ -98,6 +98,23 @@ UNREADABLE = define(
     source="plugins/module_utils/_parsers",
 )
 
+NOTHING = define(
+    "rack",
+    "RF-FACTS-NOTHING",
+    title="Nothing was recorded",
+    severity="warn",
+    phase="diagnose",
+    means="The folder is there and holds no file that says anything: nothing was judged, which is not the same as "
+    "healthy.",
+    looks_at="Hosts of a bundle without any fact; a bundle without hosts and without outputs of the rack.",
+    cause="The recording failed on the host, files lie in another place than the bundle's layout has, or the wrong "
+    "folder was given.",
+    remedy="Record the host again (playbooks/collect.yml --limit HOST), or give the folder that holds one folder for "
+    "each host.",
+    check="The report lists facts of the host.",
+    source="DESIGN: a missing file is not recorded, never healthy",
+)
+
 _LABEL = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$")
 
 
@@ -163,6 +180,41 @@ def stack_drift(rack: RackView) -> t.Iterator[Finding]:
                     device=label,
                     evidence=[f"{label}: {seen[name]}"],
                 )
+
+
+_SAYS_NOTHING = frozenset({"schema", "host", "outputs", "problems", "files", "sysctl_files", "firewall", "tools"})
+
+
+@rack_rule(NOTHING, UNREADABLE)
+def nothing_recorded(rack: RackView) -> t.Iterator[Finding]:
+    for host in rack.hosts:
+        said = set(host.facts) - _SAYS_NOTHING or any(
+            host.facts.get(key) for key in ("files", "sysctl_files", "firewall")
+        )
+        if host.recorded_only and not said and set(host.section("host")) <= {"hostname"}:
+            yield NOTHING.on(
+                host,
+                f"{host.name}: no file of the bundle says anything about this host, recorded facts wanted",
+                device=host.name,
+                evidence=[f"{host.name}/: nothing that could be read"],
+            )
+    texts = [name for name, value in rack.outputs.items() if isinstance(value, str)]
+    recorded = rack.outputs.get("left_out") is not None
+    if recorded and not rack.hosts and not texts:
+        yield NOTHING.on(
+            "",
+            "The bundle holds no folder of a host and no output of the rack; both or one of them wanted",
+            device="bundle",
+            evidence=["no host folder, no .txt, .log or .json file"],
+        )
+    for name, reason in sorted(mapping(rack.outputs.get("left_out")).items()):
+        yield UNREADABLE.on(
+            "",
+            f"{name} of the bundle was left out: {reason}; a file that can be read wanted",
+            device=name,
+            evidence=[f"{name}: {reason}"],
+            severity="warn",
+        )
 
 
 @host_rule(UNREADABLE)

@@ -69,10 +69,11 @@ def test_the_plan_has_the_value(sample, tmp_path):
         assert not any(token in text for text in texts)
 
 
-def test_an_empty_bundle_has_an_empty_report(tmp_path):
-    result = diagnose(tmp_path)
-    assert result == {"facts": {}, "plan": {}, "findings": []}
-    assert report_of(result, "Bundle", "2026-01-01")["hosts"] == {}
+def test_an_empty_bundle_says_that_nothing_was_recorded(tmp_path):
+    found = diagnose(tmp_path)
+    assert (found["facts"], found["plan"]) == ({}, {})
+    assert [(f["id"], f["severity"]) for f in found["findings"]] == [("RF-FACTS-NOTHING", "warn")]
+    assert report_of(found, "Bundle", "2026-01-01")["findings"] == found["findings"]
 
 
 def test_intent_that_is_refused_is_a_finding(tmp_path):
@@ -100,3 +101,56 @@ def test_broken_files_are_no_traceback(tmp_path):
     }
     result = diagnose(write(tmp_path, files))
     assert "RF-INTERNAL" not in {f["id"] for f in result["findings"]}
+
+
+def test_an_inventory_is_read_and_never_run(tmp_path):
+    """A bundle is data from somebody else."""
+    proof = tmp_path / "ran"
+    bundle = tmp_path / "bundle"
+    (bundle / "g").mkdir(parents=True)
+    inventory = bundle / "inventory.ini"
+    inventory.write_text(f"#!/bin/sh\ntouch {proof}\necho '{{}}'\n", encoding="utf-8")
+    inventory.chmod(0o755)
+    found = diagnose(bundle)
+    assert not proof.exists()
+    assert [f["device"] for f in found["findings"] if f["id"] == "RF-FACTS-UNREADABLE"] == ["inventory.ini"]
+
+
+def test_links_that_lead_out_of_a_bundle_are_not_followed(tmp_path):
+    outside, bundle = tmp_path / "outside", tmp_path / "bundle"
+    (outside / "root/etc").mkdir(parents=True)
+    (outside / "root/etc/nccl.conf").write_text("NCCL_IB_DISABLE=1\n", encoding="utf-8")
+    (outside / "nccl.log").write_text("n1:7:7 [0] NCCL INFO NET/IB : No device found.\n", encoding="utf-8")
+    (bundle / "n1").mkdir(parents=True)
+    (bundle / "n1" / "root").symlink_to(outside / "root")
+    (bundle / "n2").symlink_to(outside)
+    (bundle / "nccl.log").symlink_to(outside / "nccl.log")
+    (bundle / "vars.yml").symlink_to("vars.yml")
+    found = diagnose(bundle)
+    assert list(found["facts"]) == ["n1"]
+    assert {f["id"] for f in found["findings"]} == {"RF-FACTS-NOTHING", "RF-FACTS-UNREADABLE"}
+
+
+def test_groups_and_their_variables_belong_to_the_hosts(tmp_path):
+    files = {
+        "inventory.ini": "[gpu_nodes]\nn[1:2]\n[rack:children]\ngpu_nodes\n[rack:vars]\ncuda_version=12.4\n"
+        "gpu_driver_version=470.57.02\n",
+        "n1/uname_r.txt": "6.8.0\n",
+    }
+    found = diagnose(write(tmp_path, files))
+    assert [(f["host"], f["severity"]) for f in found["findings"] if "CUDA" in f["message"]] == [("n1", "fail")]
+
+
+@pytest.mark.parametrize(
+    ("name", "misspelt"),
+    [
+        ("gpu_drivr_branch", True),
+        ("gpu_fabric_mut", True),
+        ("driver_version", False),
+        ("nvidia_cuda_version", False),
+        ("site_name", False),
+    ],
+)
+def test_only_a_misspelt_name_is_called_one(tmp_path, name, misspelt):
+    found = diagnose(write(tmp_path, {"vars.yml": f"{name}: '570'\n", "n1/uname_r.txt": "6.8.0\n"}))
+    assert ("RF-INTENT-NO-EFFECT" in {f["id"] for f in found["findings"]}) is misspelt
