@@ -1,3 +1,7 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
 """Speed, FEC, channels, rings and names of the rails: given, kept over a boot, refused in full, and given back."""
 
 from __future__ import annotations
