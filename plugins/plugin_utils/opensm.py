@@ -26,7 +26,8 @@ CONFIG = "/etc/opensm/gpu-fabric.conf"
 PARTITION_FILE = "/etc/opensm/gpu-fabric-partitions.conf"
 UNIT_FILE = "/etc/systemd/system/gpu-fabric-opensm@.service"
 # The packages' own units run opensm on every port, as soon as they are installed.
-GUARDS = tuple(f"/etc/systemd/system/{unit}.service.d/50-gpu-fabric.conf" for unit in ("opensm", "opensmd"))
+OTHER_UNITS = ("opensm.service", "opensmd.service")
+GUARDS = tuple(f"/etc/systemd/system/{unit}.d/50-gpu-fabric.conf" for unit in OTHER_UNITS)
 PATHS = (CONFIG, PARTITION_FILE, UNIT_FILE, *GUARDS)
 DIRECTORIES = ("/etc/opensm", *(guard.rpartition("/")[0] for guard in GUARDS))
 MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
@@ -112,6 +113,9 @@ def for_host(rack: Rack, name: str, machine: Machine, rails: t.Sequence[Rail]) -
     present = mapping(machine.facts.get("files"))
     cost, why = _cost(rack, name, chosen, texts, present) if wanted else _removal_cost(nodes)
     units = {f"gpu-fabric-opensm@{_guid(rail)}.service": "started" if rail in chosen else "stopped" for rail in ports}
+    if wanted:
+        # Two managers at one port would fight. What a unit of somebody else does at boot is kept for when we leave.
+        units = dict.fromkeys(OTHER_UNITS, "paused") | units
     return {
         # Nothing is asked of a host that has none and shall have none.
         "run": wanted or text(present.get(CONFIG)) != "",

@@ -49,7 +49,9 @@ def render(link: Link) -> str:
             # ifupdown makes ib0.8001 by itself, from the name; this is for versions and names that it does not know.
             for add in ipoib_commands("$IFACE", link.ipoib, None):
                 lines.append(f"    pre-up ip link show dev $IFACE >/dev/null 2>&1 || {' '.join(add)}")
-            lines.append(f"    pre-up echo {link.ipoib.mode} > /sys/class/net/$IFACE/mode")
+            if link.ipoib.mode != "datagram":
+                # A new interface has datagram; kernels that offer nothing else have no such file.
+                lines.append(f"    pre-up echo {link.ipoib.mode} > /sys/class/net/$IFACE/mode")
         if position == 0 and link.mtu is not None:
             # Before the interface is up: some drivers bounce the link when the MTU changes under traffic.
             lines.append(f"    pre-up ip link set dev $IFACE mtu {link.mtu}")

@@ -64,10 +64,11 @@ def group_mtu(state: dict[str, Any]) -> int:
     return state["sm"].get("mtu", 4096) - ENCAPSULATION
 
 
-def address(nic: dict[str, Any]) -> str:
-    """Flags and queue pair, the subnet's prefix, the port's GUID."""
+def address(nic: dict[str, Any], key: int = DEFAULT_PKEY) -> str:
+    """Flags and queue pair (each interface has its own), the subnet's prefix, the port's GUID."""
     guid = ":".join(nic["node_guid"][i : i + 2] for i in range(0, 16, 2))
-    return f"00:00:10:29:fe:80:00:00:00:00:00:00:{guid}"
+    pair = "10:29" if key == DEFAULT_PKEY else f"11:{key & 0xFF:02x}"
+    return f"00:00:{pair}:fe:80:00:00:00:00:00:00:{guid}"
 
 
 def broadcast(key: int) -> str:

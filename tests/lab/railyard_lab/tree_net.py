@@ -98,7 +98,7 @@ def _over_infiniband(files: dict[str, Any], folder: str, state: dict[str, Any], 
     nic = ipoib.port_of(state, name)
     assert nic is not None
     files[f"{folder}/type"] = "32\n"
-    files[f"{folder}/address"] = ipoib.address(nic) + "\n"
+    files[f"{folder}/address"] = ipoib.address(nic, ipoib.pkey(state, name)) + "\n"
     files[f"{folder}/addr_len"] = "20\n"
     files[f"{folder}/broadcast"] = ipoib.broadcast(ipoib.pkey(state, name)) + "\n"
     files[f"{folder}/mode"] = ipoib.mode(state, name) + "\n"

@@ -114,7 +114,7 @@ def _as_infiniband(state: dict[str, Any], entry: dict[str, Any], details: bool) 
     assert nic is not None
     for key in ("link_index", "link_netnsid", "linkinfo", "permaddr"):
         entry.pop(key, None)
-    entry |= {"link_type": "infiniband", "address": ipoib.address(nic)}
+    entry |= {"link_type": "infiniband", "address": ipoib.address(nic, ipoib.pkey(state, name))}
     entry["broadcast"] = ipoib.broadcast(ipoib.pkey(state, name))
     if not ipoib.joined(state, name):
         entry["flags"] = [flag for flag in entry.get("flags", []) if flag != "LOWER_UP"]
