@@ -103,6 +103,26 @@ GDRDRV_STALE = define(
 )
 
 
+DISTANCE = define(
+    "gpudirect",
+    "RF-GDR-DISTANCE",
+    title="A GPU has no NIC near enough for GPUDirect RDMA",
+    severity="warn",
+    phase="verify",
+    means="NCCL uses GPUDirect RDMA only where GPU and NIC share a PCIe switch (PIX, PXB). Across the processor's host "
+    "bridge or between sockets (PHB, NODE, SYS) it copies through host memory.",
+    looks_at="The shortest distance of each GPU to an adapter in nvidia-smi topo -m, on bare metal. Guests show a tree "
+    "of the hypervisor's, and Grace reaches its GPUs over C2C: neither is judged.",
+    cause="The adapter sits in a slot of another root port or socket; or the machine has no PCIe switches at all.",
+    remedy="Move the adapter into a slot below the GPU's switch or at least of its socket. Where the machine has none, "
+    "measure with NCCL_NET_GDR_LEVEL=PHB in gpu_fabric_nccl_env and keep it only when it is faster.",
+    check="nvidia-smi topo -m shows PIX or PXB between each GPU and an adapter; NCCL INFO shows /GDRDMA.",
+    source="NCCL src/graph/paths.cc; https://github.com/NVIDIA/nccl/issues/1435",
+)
+
+_NEAR, _ORDER = ("PIX", "PXB", "PSB"), ("PIX", "PSB", "PXB", "PHB", "NODE", "SOC", "SYS")
+
+
 def dmabuf(host: HostView) -> bool:
     """Whether DMA-BUF serves this host: planned, and not with the proprietary modules, which do not have it."""
     planned = mapping(host.plan.get("modules")).get("gpudirect") == "dmabuf"
@@ -255,3 +275,25 @@ def gdrdrv_stale(host: HostView) -> t.Iterator[Finding]:
                     evidence=[f"modinfo gdrdrv: {module.get('filename') or ''} {seen}", f"{name} {package['version']}"],
                 )
             return
+
+
+@host_rule(DISTANCE)
+def nic_far_from_gpu(host: HostView) -> t.Iterator[Finding]:
+    table = mapping(host.get("outputs", "nvidia_smi_topo", "gpu_nic"))
+    if host.virtual or not table or host.get("host", "architecture") == "aarch64":
+        return
+    far: dict[str, tuple[str, list[str]]] = {}
+    for gpu, row in table.items():
+        seen = {str(nic): str(distance) for nic, distance in mapping(row).items() if str(distance) in _ORDER}
+        best = min(seen.values(), key=_ORDER.index, default=None)
+        if best is not None and best not in _NEAR:
+            far[str(gpu)] = (best, [nic for nic, distance in seen.items() if distance == best])
+    if far:
+        shown = ", ".join(f"GPU {gpu} {best} ({', '.join(nics[:2])})" for gpu, (best, nics) in list(far.items())[:8])
+        yield DISTANCE.on(
+            host,
+            f"{host.name}: the nearest adapter of {len(far)} of {len(table)} GPUs is too far for GPUDirect RDMA: "
+            f"{shown}; PIX or PXB wanted",
+            device=", ".join(f"GPU {gpu}" for gpu in far),
+            evidence=[f"nvidia-smi topo -m: GPU{gpu} {nics[0]} {best}" for gpu, (best, nics) in list(far.items())[:8]],
+        )
