@@ -257,7 +257,33 @@ class Apt:
             raise AptFailed("work out the transaction", result)
         return parse_simulation(result.stdout)
 
+    def orphans(self, leaving: t.Sequence[str]) -> set[str]:
+        """What nothing needs any more once these have gone: installed as a dependency, and of nothing that stays."""
+        argv = [
+            "apt-get",
+            *self._options,
+            "--simulate",
+            *self._install_options(False, True),
+            "--auto-remove",
+            "install",
+        ]
+        result = self._cli.run([*argv, *(f"{name}-" for name in leaving)], check=False)
+        if result.rc != 0:
+            raise AptFailed("work out what nothing needs any more", result)
+        return {move.name for move in parse_simulation(result.stdout) if move.after is None}
+
     # Changing the host
+
+    def indexes(self, source: str) -> list[str]:
+        """The files in which apt keeps the indexes of one source file."""
+        argv = ["apt-get", "indextargets", "--format", "$(FILENAME)|$(METAKEY)"]
+        argv += ["-o", f"Dir::Etc::sourcelist={self.path(source)}", "-o", "Dir::Etc::sourceparts=/dev/null"]
+        rows = [line.partition("|") for line in self._cli.run(argv, check=False).stdout.splitlines() if "|" in line]
+        found = [name for name, _, _key in rows]
+        for name, _, key in rows:
+            stem, there, _suffix = name.rpartition(key.replace("/", "_"))
+            found += [f"{stem}{release}" for release in ("InRelease", "Release", "Release.gpg") if there]
+        return sorted(set(found))
 
     def leave_private_state(self) -> None:
         self._options = []

@@ -16,6 +16,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cl
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     Attributes,
     Failure,
+    Folders,
     StateFile,
     attributes_of,
     gid_of,
@@ -115,6 +116,7 @@ class FileSet:
         self._state = state
         self._check_mode = check_mode
         self._originals = state.load()
+        self._folders = Folders(os.path.dirname(state.path))
         self.changes = ChangeSet()
         self.changed_paths: list[str] = []
         self.warnings: list[str] = []
@@ -138,13 +140,21 @@ class FileSet:
         try:
             for step in steps:
                 done.append(step)
+                if step.content is not None:
+                    self._folders.remember(step.path)
                 _apply(step)
                 _read_back(step)
         except Failure as exc:
             for step in reversed(done):
                 _undo(step)
+            self._folders.prune()
             raise Failure(f"{exc}. Every file of this call is as it was before.") from exc
+        self.settle()
+
+    def settle(self) -> None:
+        """Keep no record of what is as it was before, even where somebody else has brought that about."""
         self._forget()
+        self._folders.prune()
 
     def _step(self, item: Wanted) -> Step:
         before_attributes = attributes_of(item.path)

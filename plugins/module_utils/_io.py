@@ -166,17 +166,46 @@ class StateFile:
         return value
 
     def save(self, value: t.Mapping[str, t.Any]) -> None:
-        """Write ``value`` where it differs; an empty one removes the file."""
+        """Write ``value`` where it differs; an empty one removes the file, and the last file its directory."""
         if not value:
             remove(self.path)
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(self.path))
         elif value != self.load():
             write_atomic(self.path, json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o600)
+
+
+class Folders:
+    """The directories that were made for files of ours: they go again, once they hold nothing."""
+
+    def __init__(self, directory: str = STATE_DIRECTORY) -> None:
+        self._state = StateFile("folders.json", directory)
+
+    def remember(self, path: str) -> None:
+        """Note which directories are to be made before ``path`` can be written."""
+        made = set(self._state.load().get("made", []))
+        folder = os.path.dirname(os.path.realpath(path))
+        while not os.path.isdir(folder):
+            made.add(folder)
+            folder = os.path.dirname(folder)
+        if made:
+            self._state.save({"made": sorted(made)})
+
+    def prune(self) -> None:
+        made = list(self._state.load().get("made", []))
+        for folder in sorted(made, key=len, reverse=True):
+            if os.path.isdir(folder) and not os.listdir(folder):
+                remove(folder)
+            if not os.path.isdir(folder):
+                made.remove(folder)
+        self._state.save({"made": made} if made else {})
 
 
 __all__ = (
     "STATE_DIRECTORY",
     "Attributes",
     "Failure",
+    "Folders",
     "StateFile",
     "attributes_of",
     "gid_of",

@@ -24,6 +24,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._apt_sources i
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     Failure,
+    Folders,
     StateFile,
     read_bytes,
     read_text,
@@ -41,6 +42,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages impo
     satisfies,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+
+# Dependencies of sets that are gone, which other sets still need.
+LEFT = "@left"
 
 Content = t.Union[str, bytes, None]
 
@@ -75,6 +79,7 @@ class PackageSet:
         self._absent = absent
         self._records: dict[str, t.Any] = state.load()
         self._record: dict[str, t.Any] = self._records.get(request.name, {})
+        self._folders = Folders(os.path.dirname(state.path))
         self._installed = apt.installed()
         self._unfinished = apt.unfinished
         self._source = request.repository and f"{_apt.SOURCES}/{request.repository.name}.sources"
@@ -121,6 +126,9 @@ class PackageSet:
         }
         if self._absent:
             return {**dict.fromkeys(files), **self._files_given_back()}
+        # One with another name, or none, is wanted now: the earlier one goes.
+        if request.repository is None or request.repository.name != self._record.get("repository"):
+            files.update(self._source_left())
         if request.repository is not None and self._source is not None and self._keyring is not None:
             repository = request.repository
             files[self._keyring] = self._key(repository)
@@ -136,15 +144,16 @@ class PackageSet:
 
     def _files_given_back(self) -> dict[str, Content]:
         """The source goes with the last set that uses it, and what it displaced comes back."""
+        left = self._source_left()
+        return {**left, **self._record.get("stale", {})} if left else {}
+
+    def _source_left(self) -> dict[str, Content]:
+        """The files of the source that this set alone has used so far, to be removed."""
         name = self._record.get("repository")
         others = [record.get("repository") for key, record in self._records.items() if key != self._request.name]
         if not name or name in others:
             return {}
-        return {
-            f"{_apt.SOURCES}/{name}.sources": None,
-            f"{_apt.KEYRINGS}/{name}.gpg": None,
-            **self._record.get("stale", {}),
-        }
+        return {f"{_apt.SOURCES}/{name}.sources": None, f"{_apt.KEYRINGS}/{name}.gpg": None}
 
     def _without_stale(self, repository: Repository) -> dict[str, Content]:
         """Source files that name the repository as well: apt refuses two entries that disagree on the key."""
@@ -204,12 +213,16 @@ class PackageSet:
         request = self._request
         needed = {} if self._absent else self._needed()
         removed = self._removed()
-        if needed or removed:
+        dependencies = self._dependencies() if self._absent else []
+        if needed or removed or dependencies:
             with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
                 # What is taken back needs no source, and the entries that come back with it may not work.
                 files = {} if self._absent else self._files
                 self._apt.use_private_state(directory, files, self._source, self._keyring)
-                self._work_out(needed, removed)
+                if dependencies:
+                    removed = sorted({*removed, *self._apt.orphans(removed) & set(dependencies)})
+                if needed or removed:
+                    self._work_out(needed, removed)
                 self._apt.leave_private_state()
             ours = set(self._record.get("held", ()))
             refused = refusals(request, self.moves, self._installed, ours, removed, self._apt.is_older)
@@ -245,6 +258,17 @@ class PackageSet:
             name
             for name, present in sorted(self._installed.items())
             if self._request.removes(name) and not present.leftover
+        ]
+
+    def _dependencies(self) -> list[str]:
+        """What came to this host only because this set, or one that is gone, needed it, and no other set names."""
+        named = {name for key, record in self._records.items() if key != self._request.name
+                 for name in (*record.get("installed", ()), *record.get("packages", ()))}  # fmt: skip
+        came = {*self._record.get("dependencies", ()), *self._records.get(LEFT, {}).get("dependencies", ())}
+        return [
+            name
+            for name in sorted(came - named)
+            if name in self._installed and not self._installed[name].leftover and not self._installed[name].held
         ]
 
     def _work_out(self, needed: dict[str, str], removed: list[str]) -> None:
@@ -313,7 +337,7 @@ class PackageSet:
 
     def _plan_holds(self) -> None:
         after = self._after()
-        held_before = set(self._record.get("held", ()))
+        held_before = set(self._record.get("held", ())) - set(self._record.get("held_before", ()))
         self._held = covered(self._request, after) if self._request.hold and not self._absent else []
         self._to_hold = [name for name in self._held if not after[name].held]
         self._to_release = [
@@ -329,9 +353,14 @@ class PackageSet:
         for path in sorted(self._different, key=lambda path: (path == self._source, path)):
             content = self._files[path]
             if content is None:
-                remove(self._apt.path(path))
+                # Its indexes go with a source, which apt itself would do at its next update.
+                stale = self._apt.indexes(path) if path.startswith(_apt.SOURCES) else []
+                for name in [self._apt.path(path), *stale]:
+                    remove(name)
             else:
+                self._folders.remember(self._apt.path(path))
                 write_atomic(self._apt.path(path), content)
+        self._folders.prune()
         self._save(done=False)
         if self._unfinished:
             self._apt.finish()
@@ -365,8 +394,7 @@ class PackageSet:
     def _save(self, done: bool) -> None:
         if self._absent:
             if done:
-                self._records.pop(self._request.name, None)
-                self._state.save(self._records)
+                self._forget()
             return
         repository = self._request.repository
         brought = [
@@ -374,16 +402,39 @@ class PackageSet:
             for move in self.moves
             if move.after is not None and move.before is None and self._request.asks_for(move)
         ]
+        dependencies = [move.name for move in self.moves if move.before is None and move.name not in brought]
+        others = {
+            name for key, one in self._records.items() if key != self._request.name for name in one.get("held", ())
+        }
         record = {
+            "packages": sorted(self._request.packages),
             "repository": repository.name if repository else None,
             "key_url": repository.key_url if repository else None,
             "stale": {**self._record.get("stale", {}), **self._stale},
             # What this set brought to the host: what goes again with state absent.
             "installed": sorted({*self._record.get("installed", ()), *brought}),
+            "dependencies": sorted({*self._record.get("dependencies", ()), *dependencies}),
+            # A hold of somebody else's stays when ours go.
+            "held_before": [
+                name
+                for name, present in sorted(self._installed.items())
+                if name in self._record.get("held_before", ())
+                or (name in self._held and present.held and name not in {*self._record.get("held", ()), *others})
+            ],
             "held": self._held if done else sorted({*self._record.get("held", ()), *self._held}),
         }
-        self._record = record
-        self._records = {**self._records, self._request.name: record}
+        self._record = {key: value for key, value in record.items() if value or key in ("repository", "key_url")}
+        self._records = {**self._records, self._request.name: self._record}
+        self._state.save(self._records)
+
+    def _forget(self) -> None:
+        """Drop the record. Dependencies that other sets still need are remembered until the last set goes."""
+        left = self._dependencies()
+        self._records.pop(self._request.name, None)
+        self._records.pop(LEFT, None)
+        still = [name for name in left if name in self._after()]
+        if self._records and still:
+            self._records[LEFT] = {"dependencies": still}
         self._state.save(self._records)
 
 

@@ -65,6 +65,11 @@ options:
           - A status other than 0 refuses the whole call. In check mode a command that is not installed gives a warning.
         type: list
         elements: str
+  name:
+    description:
+      - Names the set. A file of an earlier call under the same name that O(files) does not give any more, as when its
+        path was changed, goes back to what it was before.
+    type: str
   backup:
     description: Keep the previous content of each changed file beside it, under a name with the time.
     type: bool
@@ -87,6 +92,13 @@ EXAMPLES = r"""
           [Service]
           LimitMEMLOCK=infinity
   register: __limits
+
+- name: NCCL has its variables, wherever the file is; at an earlier path the old file comes back
+  railyard.gpu_fabric.managed_files:
+    name: nccl
+    files:
+      - path: "{{ path }}"
+        content: "{{ text }}"
 
 - name: A rule set is checked before it is written
   railyard.gpu_fabric.managed_files:
@@ -116,8 +128,27 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, wanted_from
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import (
+    ORIGINAL,
+    PRESENT,
+    FileSet,
+    Wanted,
+    wanted_from,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+
+
+def left_behind(earlier: t.Iterable[str], wanted: t.Sequence[Wanted]) -> list[Wanted]:
+    """The files of earlier calls that are not given any more: each becomes what it was."""
+    given = {item.path for item in wanted}
+    return [Wanted(path, ORIGINAL) for path in earlier if path not in given]
+
+
+def remember(sets: StateFile, name: str, wanted: t.Sequence[Wanted]) -> None:
+    """Note which files the set has now; one without any is forgotten."""
+    paths = sorted(item.path for item in wanted if item.kind == PRESENT)
+    others = {key: value for key, value in sets.load().items() if key != name}
+    sets.save({**others, name: paths} if paths else others)
 
 
 def main() -> t.NoReturn:
@@ -139,6 +170,7 @@ def main() -> t.NoReturn:
                     "validate": {"type": "list", "elements": "str"},
                 },
             },
+            "name": {"type": "str"},
             "backup": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -146,6 +178,8 @@ def main() -> t.NoReturn:
     backups: dict[str, str] = {}
     try:
         wanted = [wanted_from(entry) for entry in module.params["files"]]
+        sets = StateFile("file_sets.json")
+        wanted += left_behind(sets.load().get(module.params["name"], []), wanted)
         files = FileSet(wanted, Cli(), StateFile("files.json"), module.check_mode)
         steps = files.plan()
         if steps and not module.check_mode:
@@ -156,6 +190,10 @@ def main() -> t.NoReturn:
                     if step.before is not None and step.rewrites
                 }
             files.apply(steps)
+        elif not module.check_mode:
+            files.settle()
+        if module.params["name"] and not module.check_mode:
+            remember(sets, module.params["name"], wanted)
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     for warning in files.warnings:

@@ -75,7 +75,13 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    Folders,
+    read_text,
+    remove,
+    write_atomic,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 UNIT = """\
@@ -164,6 +170,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     rewrite = changes.compare(unit_path, read_text(unit_path), wanted_unit)
     switch = changes.compare(f"unit {unit} enabled", enabled, params["state"] == "present")
 
+    folders = Folders()
     if changes and not module.check_mode:
         if params["state"] == "absent" and enabled:
             cli.run(["systemctl", "disable", unit])
@@ -171,7 +178,9 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             if differs and text is None:
                 remove(where)
             elif differs:
+                folders.remember(where)
                 write_atomic(where, text)
+        folders.prune()
         if rewrite:
             cli.run(["systemctl", "daemon-reload"])
         if reload and wanted_table is None:

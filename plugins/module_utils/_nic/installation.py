@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Folders, read_text, remove, write_atomic
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, irqbalance, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -83,6 +83,7 @@ class Installation:
         return len(changes) > count
 
     def apply(self, cli: Cli) -> None:
+        folders = Folders()
         rebalance = any(read_text(path) != text for path, text in self.balance.items())
         for path in sorted(set(self.old) - set(self.files)):
             remove(path)
@@ -93,11 +94,13 @@ class Installation:
             if text is None:
                 remove(path)
             elif read_text(path) != text:
+                folders.remember(path)
                 write_atomic(path, text, mode=0o755 if path == irqbalance.POLICY else 0o644)
         for path in self.old_links - self.links:
             remove(path)
         for folder in (install.LIBRARY, os.path.dirname(program.CONFIG), os.path.dirname(irqbalance.DROP_IN)):
             prune(folder)
+        folders.prune()
         os.makedirs(WANTS, exist_ok=True)
         for path in self.links - self.old_links:
             os.symlink(f"{UNITS}/{self.units[os.path.basename(path)]}", path)

@@ -15,6 +15,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, wanted_from
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.modules import managed_files
 
 
 class Host:
@@ -215,3 +216,50 @@ def test_a_user_who_comes_with_a_package_is_a_change_in_check_mode(host: Host) -
     (host.etc / "x").write_text("same\n")
     _found, steps = host.plan({"path": "x", "content": "same\n", "owner": "nobody-of-that-name"}, check_mode=True)
     assert [os.path.basename(step.path) for step in steps] == ["x"]
+
+
+def call(host: Host, name: str, *entries: dict[str, t.Any]) -> FileSet:
+    """One call of the module with a name, as its main() makes it."""
+    sets = StateFile("file_sets.json", str(host.base / "state"))
+    wanted = [wanted_from({**entry, "path": str(host.etc / entry["path"])}) for entry in entries]
+    wanted += managed_files.left_behind(sets.load().get(name, []), wanted)
+    files = FileSet(wanted, Cli(), StateFile("files.json", str(host.base / "state")), False)
+    steps = files.plan()
+    files.apply(steps) if steps else files.settle()
+    managed_files.remember(sets, name, wanted)
+    return files
+
+
+def test_a_file_that_moves_takes_the_old_one_along(host: Host) -> None:
+    (host.etc / "nccl.conf").write_text("NCCL_DEBUG=INFO\n")
+    before = host.tree()
+    call(host, "nccl", {"path": "nccl.conf", "content": "A=1\n"})
+    call(host, "cuda", {"path": "cuda.sh", "content": "B=1\n"})
+    moved = call(host, "nccl", {"path": "site/nccl.conf", "content": "A=1\n"})
+    assert sorted(os.path.relpath(path, host.etc) for path in moved.changed_paths) == ["nccl.conf", "site/nccl.conf"]
+    assert host.tree() == {**before, "cuda.sh": "B=1\n", "site": "directory", "site/nccl.conf": "A=1\n"}
+    assert call(host, "nccl", {"path": "site/nccl.conf", "content": "A=1\n"}).changed_paths == []
+    call(host, "nccl", {"path": "nccl.conf", "content": "A=1\n"})
+    assert host.tree() == {"nccl.conf": "A=1\n", "cuda.sh": "B=1\n"}
+    call(host, "nccl")
+    call(host, "cuda", {"path": "cuda.sh", "original": True})
+    assert host.tree() == before
+    assert not (host.base / "state").exists()
+
+
+def test_directories_that_were_made_go_with_their_last_file(host: Host) -> None:
+    (host.etc / "kept").mkdir()
+    files = [{"path": f"made/deep/{name}", "content": "x\n"} for name in "ab"]
+    host.apply(*files, {"path": "kept/c", "content": "x\n"})
+    host.apply({"path": "made/deep/a", "original": True}, {"path": "kept/c", "original": True})
+    assert host.tree() == {"kept": "directory", "made": "directory", "made/deep": "directory", "made/deep/b": "x\n"}
+    (host.etc / "made" / "theirs").write_text("y\n")
+    host.apply({"path": "made/deep/b", "original": True})
+    assert host.tree() == {"kept": "directory", "made": "directory", "made/theirs": "y\n"}
+
+
+def test_what_somebody_else_has_put_back_leaves_no_record(host: Host) -> None:
+    call(host, "nccl", {"path": "nccl.conf", "content": "A=1\n"})
+    (host.etc / "nccl.conf").unlink()
+    assert call(host, "nccl", {"path": "nccl.conf", "original": True}).changed_paths == []
+    assert not (host.base / "state").exists()

@@ -356,6 +356,56 @@ def test_absent_takes_back_what_was_brought(world: World) -> None:
     assert not len(world.plan(nothing, absent=True).changes)
 
 
+NOTHING: dict[str, t.Any] = {}
+
+
+def test_absent_takes_dependencies_indexes_and_its_own_record_along(world: World) -> None:
+    world.run("apt-get", "update")
+    before = world.snapshot()
+    world.apply(wanted(world))
+    assert "dkms-lite" in world.versions()
+    foretold = world.plan(world.request(NOTHING, repository=None), absent=True)
+    assert {move.name for move in foretold.moves} == {"nvidia-open", "libnvidia-ml1", "dkms-lite"}
+    world.apply(world.request(NOTHING, repository=None), absent=True)
+    assert world.versions() == {}
+    assert not (world.base / "state").exists() or os.listdir(world.base / "state") == []
+    lists = [path for path in world.snapshot() if path.startswith("var/lib/apt/lists/")]
+    assert lists == [path for path in before if path.startswith("var/lib/apt/lists/")]
+
+
+def test_a_dependency_that_somebody_else_came_to_need_stays(world: World) -> None:
+    world.package(world.distribution, "site-tool", "1.0", Depends="dkms-lite")
+    world.apply(wanted(world))
+    world.run("apt-get", "update")
+    world.run("apt-get", "--yes", "install", "site-tool")
+    world.apply(world.request(NOTHING, repository=None), absent=True)
+    assert set(world.versions()) == {"dkms-lite", "site-tool"}
+    assert not len(world.plan(world.request(NOTHING, repository=None), absent=True).changes)
+
+
+def test_a_dependency_that_another_set_needs_goes_with_that_set(world: World) -> None:
+    world.package(world.vendor, "nvidia-tool", "580.2.2-1", Depends="dkms-lite")
+    world.apply(wanted(world))
+    other = world.request({"nvidia-tool": "580.2.2"}, name="gpu-fabric-cuda")
+    world.apply(other)
+    world.apply(world.request(NOTHING, repository=None), absent=True)
+    assert set(world.versions()) == {"dkms-lite", "nvidia-tool"}
+    world.apply(world.request(NOTHING, repository=None, name="gpu-fabric-cuda"), absent=True)
+    assert world.versions() == {}
+
+
+def test_a_hold_of_somebody_else_stays(world: World) -> None:
+    world.run("apt-get", "update")
+    world.run("apt-get", "--yes", "install", "dkms-lite")
+    world.run("apt-mark", "hold", "dkms-lite")
+    world.apply(world.request({"dkms-lite": "3.0", "nvidia-fabricmanager": ""}, hold=True))
+    assert set(world.run("apt-mark", "showhold").split()) == {"dkms-lite", "nvidia-fabricmanager"}
+    world.apply(world.request({"dkms-lite": "3.0", "nvidia-fabricmanager": ""}, hold=True))
+    world.apply(world.request(NOTHING, repository=None), absent=True)
+    assert world.run("apt-mark", "showhold").split() == ["dkms-lite"]
+    assert set(world.versions()) == {"dkms-lite"}
+
+
 def test_a_shared_source_goes_with_the_last_set(world: World) -> None:
     world.apply(wanted(world))
     other = world.request({"nvidia-fabricmanager": "580.2.2"}, name="gpu-fabric-cuda")
@@ -457,3 +507,12 @@ def test_lock_is_waited_for(tmp_path: pathlib.Path) -> None:
 def test_bad_repositories_are_refused(world: World, change: dict[str, t.Any], message: str) -> None:
     with pytest.raises(Failure, match=message):
         world.request({"nvidia-open": ""}, repository=world.repository(**change))
+
+
+def test_a_source_with_another_name_takes_the_earlier_one_along(world: World) -> None:
+    sources, keys = world.root / "etc/apt/sources.list.d", world.root / "etc/apt/keyrings"
+    world.apply(wanted(world))
+    world.apply(wanted(world, repository=world.repository(name="mirror")))
+    assert sorted(path.name for path in sources.iterdir()) == ["mirror.sources"]
+    assert sorted(path.name for path in keys.iterdir()) == ["distribution.asc", "mirror.gpg"]
+    assert not len(world.plan(wanted(world, repository=world.repository(name="mirror"))).changes)
