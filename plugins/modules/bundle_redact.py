@@ -47,4 +47,9 @@ entries:
   description: How many files, links and folders were changed.
   type: int
   returned: success
+unread:
+  description: Archives and compressed files of the bundle, in which nothing was replaced.
+  type: list
+  elements: str
+  returned: success
 """
