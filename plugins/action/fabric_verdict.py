@@ -28,13 +28,14 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "str", "default": []},
                 "phases": {"type": "list", "elements": "str", "default": ["preflight"]},
                 "mending": {"type": "list", "elements": "str", "default": []},
+                "removing": {"type": "bool", "default": False},
                 "unchanged": {"type": "bool", "default": False},
             }
         )
         found = args["findings"]
         if args["hosts"]:
             found = verdict.spoken_by(found, (task_vars or {})["inventory_hostname"], args["hosts"])
-        judged = verdict.judge(found, args["phases"], args["mending"])
+        judged = verdict.judge(found, args["phases"], args["mending"], args["removing"])
         for finding in judged.warnings:
             display.warning(verdict.sentence(finding))
         result: dict[str, t.Any] = {

@@ -49,6 +49,12 @@ options:
     type: list
     elements: str
     default: []
+  removing:
+    description:
+      - The run takes away what the collection brought. Then nothing that is wrong with hardware or fabric stops it;
+        every finding is a warning.
+    type: bool
+    default: false
   unchanged:
     description: Say in the message that nothing was changed so far.
     type: bool

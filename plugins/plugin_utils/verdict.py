@@ -16,13 +16,18 @@ class Verdict(t.NamedTuple):
     warnings: list[Finding]
 
 
-def judge(findings: t.Iterable[Finding], phases: t.Container[str], mending: t.Container[str]) -> Verdict:
-    """Sort the findings of these phases. One that a layer of this run mends does not stop the run, it is announced."""
+def judge(
+    findings: t.Iterable[Finding], phases: t.Container[str], mending: t.Container[str], removing: bool = False
+) -> Verdict:
+    """Sort the findings of these phases. One that a layer of this run mends does not stop the run, it is announced.
+
+    Nor does any stop a removal: a host with a broken part can be given back as well as a sound one.
+    """
     stops, warnings = [], []
     for finding in findings:
         if finding["phase"] not in phases or finding["severity"] == "info":
             continue
-        if finding["severity"] == "fail" and finding.get("mended_by") not in mending:
+        if not removing and finding["severity"] == "fail" and finding.get("mended_by") not in mending:
             stops.append(finding)
         else:
             warnings.append(finding)

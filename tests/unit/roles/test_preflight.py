@@ -119,3 +119,32 @@ def test_batches_that_disagree_are_refused(tmp_path: pathlib.Path) -> None:
     hosts = {"gpu-01": {"gpu_fabric_batch": [1, "100%"]}, "gpu-02": {}}
     message = next(filter(None, play(tmp_path, ROOT / "playbooks/site.yml", hosts, "--check").values()))
     assert "gpu-01: gpu_fabric_batch: [1, '100%'] here, None on other hosts" in message
+
+
+REMOVAL = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.set_fact:
+        gpu_fabric: {gpu_processes: "{{ processes }}"}
+        cacheable: true
+    - ansible.builtin.set_fact:
+        gpu_fabric_plan:
+          findings:
+            - {id: RF-GPU-FELL-OFF-BUS, severity: fail, phase: preflight, host: broken, device: "0000:18:00.0",
+               message: "GPU fell off the bus", evidence: [], cause: "", remedy: "Power cycle."}
+    - ansible.builtin.include_role:
+        name: railyard.gpu_fabric.preflight
+        tasks_from: "{{ item }}"
+      loop: [removal, verdict]
+"""
+
+
+def test_a_broken_gpu_does_not_stop_a_removal_and_a_job_does(tmp_path: pathlib.Path) -> None:
+    job = [{"pid": 4711, "name": "python3", "gpu_uuid": "GPU-1", "used_mib": 10}]
+    idle = {"processes": [], "gpu_fabric_state": "absent"}
+    assert play(tmp_path, REMOVAL, {"broken": idle, "sound": idle}) == {"broken": None, "sound": None}
+    said = play(tmp_path, REMOVAL, {"broken": {**idle, "gpu_fabric_state": "present"}})
+    assert "RF-GPU-FELL-OFF-BUS" in said["broken"]
+    said = play(tmp_path, REMOVAL, {"busy": {**idle, "processes": job}})
+    assert "python3 (pid 4711)" in said["busy"] and "Drain the host first" in said["busy"]

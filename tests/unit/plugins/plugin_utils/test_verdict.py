@@ -43,6 +43,11 @@ def test_what_stops_a_run(change: dict[str, str], mending: list[str], stops: int
     assert (len(judged.stops), len(judged.warnings)) == (stops, warns)
 
 
+def test_no_finding_stops_a_removal() -> None:
+    judged = judge([finding(), finding(severity="warn"), finding(severity="info")], ["preflight"], [], removing=True)
+    assert (judged.stops, len(judged.warnings)) == ([], 2)
+
+
 def test_one_message_says_it_all() -> None:
     text = message([finding(), finding(host="", device="", id="RF-RACK")], unchanged=True)
     assert text.splitlines() == [
