@@ -112,7 +112,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import difference, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -208,14 +208,16 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
-    changes = ChangeSet()
-    for todo in todos:
-        for step in todo.steps:
-            changes.compare(f"{todo.port.netdev} {step.knob.name}", shown(step.before), shown(step.after))
+    settings = [
+        difference.setting(todo.port.netdev, step.knob.name, step.before, step.after)
+        for todo in todos
+        for step in todo.steps
+    ]
     installation = Installation(ports, host)
-    reinstall = installation.compare(changes)
+    files = ChangeSet()
+    reinstall = installation.compare(files)
 
-    if changes and not module.check_mode:
+    if (settings or files) and not module.check_mode:
         # The record first: a run that is cut off later still knows what there was.
         state.save({**record, **remembered(record, entries, todos)})
         if reinstall:
@@ -231,8 +233,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             raise
         state.save(remembered(record, entries, todos))
     return {
-        "changed": len(changes) > 0,
-        "diff": changes.diff(),
+        "changed": bool(settings or files),
+        "diff": difference.of(settings, files),
         "changed_ports": sorted({todo.port.netdev for todo in todos if todo.steps}),
         "unsupported": {todo.port.netdev: todo.unsupported for todo in todos if todo.unsupported},
     }

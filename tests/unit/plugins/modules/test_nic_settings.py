@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
+    difference,
     host,
     install,
     installation,
@@ -164,3 +165,46 @@ def test_what_cost_the_link_is_not_tried_again_at_boot(machine: Path, monkeypatc
         run(ports=[{**PORT, "settings": {"pfc": MASK, "irq_affinity": "0-3"}}], allow_disruption="linkflap")
     [port] = json.loads((machine / "etc/nics.json").read_text())["ports"]
     assert port["netdev"] == "lo" and port["settings"] == {"irq_affinity": "0-3"}
+
+
+def test_the_diff_is_a_line_for_each_setting_and_each_file(machine: Path) -> None:
+    told = run(check_mode=True, ports=[PORT], allow_disruption="linkflap")
+    lines = told["diff"][0]["prepared"].splitlines()
+    assert lines[0] == "lo pfc 0,0,0,0,0,0,0,0 -> 0,0,0,1,0,0,0,0"
+    config = json.dumps({"ports": [PORT]}, indent=2).count("\n") + 1
+    assert [line for line in lines if "nics.json" in line] == [f"{program.CONFIG}: {config} lines, new"]
+    assert len(lines) <= 6 and run(ports=[PORT], allow_disruption="linkflap")["diff"] == told["diff"]
+    assert run(ports=[PORT])["diff"] == []
+    other = {**PORT, "settings": {"pfc": [False] * 8}}
+    lines = run(check_mode=True, ports=[other], allow_disruption="linkflap")["diff"][0]["prepared"].splitlines()
+    assert lines == ["lo pfc 0,0,0,1,0,0,0,0 -> 0,0,0,0,0,0,0,0", f"{program.CONFIG}: 1 lines added, 1 removed"]
+
+
+def test_of_a_file_that_drifted_the_changed_lines_are_shown(machine: Path) -> None:
+    run(ports=[PORT], allow_disruption="linkflap")
+    config = machine / "etc/nics.json"
+    config.write_text(config.read_text().replace("0000:18:00.0", "0000:19:00.0"))
+    told = run(check_mode=True, ports=[PORT])
+    text = told["diff"][0]["prepared"]
+    assert told["changed"] and told["changed_ports"] == []
+    assert [line for line in text.splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")] == [
+        '-      "pci": "0000:19:00.0",',
+        '+      "pci": "0000:18:00.0",',
+    ]
+    assert text.startswith(f"--- {program.CONFIG}\n+++ {program.CONFIG}\n@@ ")
+    assert run(ports=[PORT])["diff"] == told["diff"] and not run(ports=[PORT])["changed"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ({"26": 3, "24": 0, "8": 1}, {"24": 3}, "e1 x 24:0 -> 24:3"),
+        ({}, {"24": 3}, "e1 x 24:unset -> 24:3"),
+        (None, 4096, "e1 x unset -> 4096"),
+        ({"rx": True, "tx": False}, {"rx": False, "tx": False}, "e1 x rx:1 -> rx:0"),
+        ({"tsa": ["ets", "strict"], "tc_bandwidth": [100, 0]}, {"tsa": ["ets", "ets"], "tc_bandwidth": [50, 50]},
+         "e1 x tsa:ets,strict tc_bandwidth:100,0 -> tsa:ets,ets tc_bandwidth:50,50"),
+    ],
+)  # fmt: skip
+def test_a_setting_in_one_line(before: t.Any, after: t.Any, line: str) -> None:
+    assert difference.setting("e1", "x", before, after) == line
