@@ -107,7 +107,8 @@ def gather(tool: Tool, capture: str | None, host: str | None) -> dict[str, t.Any
     if not parsed.value[tool.subject] and tool.from_sysfs is not None:
         found = tool.from_sysfs(source)
         if found:
-            parsed = Parsed({**parsed.value, tool.subject: found}, parsed.problems)
+            form = {"form": "sysfs"} if "form" in parsed.value else {}
+            parsed = Parsed({**parsed.value, **form, tool.subject: found}, parsed.problems)
             origin = "sysfs"
     problems = list(parsed.problems)
     if origin == "none":

@@ -98,7 +98,8 @@ mappings:
       firmware: 28.43.2566
       port_state: active
 form:
-  description: Form of the output, V(plain), V(verbose) or V(empty).
+  description: Form of the output, V(plain), V(verbose) or V(empty); V(sysfs) where there was none and RV(mappings) was
+    computed from sysfs.
   returned: success
   type: str
   sample: verbose

@@ -154,7 +154,7 @@ cas:
           extra: {}
 form:
   description: Form of the output, V(full), V(port) (C(ibstat DEV PORT)), V(short) (C(-s)), V(list) (C(-l)), V(guids)
-    (C(-p)), V(filtered) or V(empty).
+    (C(-p)), V(filtered) or V(empty); V(sysfs) where there was none and RV(cas) was computed from sysfs.
   returned: success
   type: str
   sample: full

@@ -15,7 +15,8 @@ description:
   - Returns what C(all_reduce_perf) and the other programs of nccl-tests printed, of any version, or the file that they
     wrote with C(-J), as typed values.
   - Columns are found by their names, since their number and order changed with versions, collectives and options.
-  - Runs nothing. Give the output as O(text), or the file or bundle that holds it as O(capture).
+  - Asks no host, unlike the other info modules, because a benchmark is nothing to start by the way. Give the output as
+    O(text), or the file or bundle that holds it as O(capture).
   - With O(minimum_busbw_gbps) the run is judged at its largest message. The average that nccl-tests prints is over all
     sizes and says little about a run that begins with small ones.
 extends_documentation_fragment:

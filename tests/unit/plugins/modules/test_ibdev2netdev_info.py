@@ -82,7 +82,7 @@ def test_without_the_tool_from_sysfs(machine):
         }
     )
     result = run_module(ibdev2netdev_info.main)
-    assert result["origin"] == "sysfs"
+    assert (result["origin"], result["form"]) == ("sysfs", "sysfs")
     assert rows(result) == [("mlx5_4", 1, "ens4np0", "up"), ("mlx5_bond_0", 1, "bond0", "down")]
     assert [row["port_state"] for row in result["mappings"]] == ["active", "down"]
     assert result["mappings"][0]["firmware"] == "28.43.2566"
@@ -91,7 +91,7 @@ def test_without_the_tool_from_sysfs(machine):
 def test_a_machine_without_anything(machine):
     machine()
     result = run_module(ibdev2netdev_info.main)
-    assert (result["mappings"], result["origin"], result["failed"]) == ([], "none", False)
+    assert (result["mappings"], result["origin"], result["form"]) == ([], "none", "empty") and not result["failed"]
     assert "ibdev2netdev" in result["warned"][0]
 
 
