@@ -105,13 +105,14 @@ unsupported:
   sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
 """
 
+import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, Folders, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import difference, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
@@ -204,6 +205,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     # The host is one more entry beside the ports: read, compared, written and remembered in the same way.
     entries = [*ports, *([{"netdev": program.HOST, **nowhere, "settings": host}] if host else [])]
     state = StateFile("nics.json")
+    folders = Folders(os.path.dirname(state.path))
     record = by_names_of_now(state.load())
     todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
@@ -221,7 +223,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         # The record first: a run that is cut off later still knows what there was.
         state.save({**record, **remembered(record, entries, todos)})
         if reinstall:
-            installation.apply(cli)
+            installation.apply(cli, folders)
         try:
             for todo in todos:
                 program.apply(todo)
@@ -229,7 +231,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             # What cost the link must not cost it again at the next boot.
             kept = Installation(without(ports, exc.details["netdev"], exc.details["settings"]), host)
             if kept.compare(ChangeSet()):
-                kept.apply(cli)
+                kept.apply(cli, folders)
             raise
         state.save(remembered(record, entries, todos))
     return {

@@ -20,6 +20,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import 
     kernel_log,
     limits,
     link_config,
+    link_downs,
     modules,
     netdevs,
     nics,
@@ -96,6 +97,7 @@ def gather(
         run.section("nic_config", lambda: nic_config_facts.collect(source, run.tools, facts.get("pci", {})))
     elif not source.live:
         run.section("nic_config", lambda: nic_config_facts.collect(source, run.tools, {}))
+    run.section("own_link_downs", lambda: link_downs.collect(source))
     run.section("kernel_log", lambda: kernel_log.collect(source, run.tools))
     if not source.live:
         run.section("recorded", lambda: recorded.collect(source))

@@ -82,8 +82,7 @@ class Installation:
         )
         return len(changes) > count
 
-    def apply(self, cli: Cli) -> None:
-        folders = Folders()
+    def apply(self, cli: Cli, folders: Folders) -> None:
         rebalance = any(read_text(path) != text for path, text in self.balance.items())
         for path in sorted(set(self.old) - set(self.files)):
             remove(path)
@@ -101,8 +100,9 @@ class Installation:
         for folder in (install.LIBRARY, os.path.dirname(program.CONFIG), os.path.dirname(irqbalance.DROP_IN)):
             prune(folder)
         folders.prune()
-        os.makedirs(WANTS, exist_ok=True)
-        for path in self.links - self.old_links:
+        for path in sorted(self.links - self.old_links):
+            folders.remember(path)
+            os.makedirs(WANTS, exist_ok=True)
             os.symlink(f"{UNITS}/{self.units[os.path.basename(path)]}", path)
         cli.run(["systemctl", "daemon-reload"])
         if rebalance:

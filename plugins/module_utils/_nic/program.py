@@ -22,7 +22,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import pcie
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import bounces, pcie
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import ethernet_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
@@ -144,10 +144,14 @@ def apply(todo: Todo) -> None:
     """
     carrier = f"/sys/class/net/{todo.port.netdev}/carrier"
     was_up = read_carrier(carrier)
-    for step in todo.steps:
-        step.knob.write(step.after)
-    if todo.flaps and was_up and not wait_for(lambda: read_carrier(carrier), CARRIER_S):
-        take_back(todo)
+    downs = bounces.counted(todo.port) if todo.flaps else None
+    try:
+        for step in todo.steps:
+            step.knob.write(step.after)
+        if todo.flaps and was_up and not wait_for(lambda: read_carrier(carrier), CARRIER_S):
+            take_back(todo)
+    finally:
+        bounces.note(todo.port, downs, bounced=was_up)
     for step in todo.steps:
         present = step.knob.read()
         if not step.knob.confirmed(present, step.after):

@@ -17,17 +17,30 @@ def events(host: HostView) -> list[dict[str, t.Any]]:
     return dicts(host.get("kernel_log", "events"))
 
 
-def text(host: HostView) -> list[str]:
-    """The log's lines without time stamps: the recorded log, or the events that the facts kept."""
+_UPTIME = re.compile(r"^(?:<\d+>|\w+\s*:\w+\s*: )?\[\s*(\d+\.\d+)\]")
+
+
+def stamped(host: HostView) -> list[tuple[float | None, str]]:
+    """The log's lines as in ``text``, each with the seconds since boot, where the log says them."""
     recorded = host.recorded("dmesg") or host.recorded("journalctl_k")
     if recorded is not None:
-        return [unstamped(line.rstrip()) for line in recorded.splitlines() if line.strip()]
+        found: list[tuple[float | None, str]] = []
+        for line in recorded.splitlines():
+            if line.strip():
+                match = _UPTIME.match(line)
+                found.append((float(match[1]) if match else None, unstamped(line.rstrip())))
+        return found
     lines = []
     for event in events(host):
-        line = event.get("text") or event.get("message") or event.get("line")
+        line, moment = event.get("text") or event.get("message") or event.get("line"), event.get("uptime_s")
         if isinstance(line, str):
-            lines += line.splitlines()
+            lines += [(moment if isinstance(moment, (int, float)) else None, part) for part in line.splitlines()]
     return lines
+
+
+def text(host: HostView) -> list[str]:
+    """The log's lines without time stamps: the recorded log, or the events that the facts kept."""
+    return [line for _moment, line in stamped(host)]
 
 
 def lines_with(host: HostView, pattern: str) -> list[str]:

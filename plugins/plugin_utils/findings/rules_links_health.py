@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import ethtool_stats, perfquery
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import events, text
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.kernel_log import events, stamped
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     dicts,
@@ -29,7 +29,8 @@ FLAPS = define(
     severity="warn",
     phase="preflight",
     means="The kernel log has several losses of the same link. Each costs running jobs a time-out or their life.",
-    looks_at="Link-down messages of an interface or port in the kernel log; three or more are reported.",
+    looks_at="Link-down messages of an interface or port in the kernel log; three or more in a day are reported, "
+    "without those that settings of the collection brought about.",
     cause="Cable, module or switch port at its limit; a switch that was rebooted.",
     remedy="Look at the module (mlxlink -d BDF -m -e -c, ethtool -m NETDEV), clean or swap the cable, compare the "
     "switch port's log.",
@@ -114,27 +115,31 @@ _AER = re.compile(
     re.IGNORECASE,
 )
 _ENOUGH_FLAPS = 3
+# Three losses in a year are no flapping.
+_FLAPS_WITHIN_S = 24 * 3600
 
 
 @host_rule(FLAPS, MODULE, AER)
 def kernel_complaints(host: HostView) -> t.Iterator[Finding]:
-    flaps: dict[str, list[str]] = collections.defaultdict(list)
+    flaps: dict[str, list[tuple[float | None, str]]] = collections.defaultdict(list)
     modules: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
     errors: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    for line in text(host):
+    for moment, line in stamped(host):
         if match := _AER.search(line):
             errors[(match["pci"].lower(), match["severity"])].append(line)
         elif match := _MODULE.search(line):
             modules[match["pci"]].append((match["why"], line))
         elif match := _FLAP.search(line):
-            flaps[match["name"] or match["other"] or match["pci"]].append(line)
-    for name, lines in flaps.items():
-        if len(lines) >= _ENOUGH_FLAPS:
+            flaps[match["name"] or match["other"] or match["pci"]].append((moment, line))
+    for name, losses in flaps.items():
+        own = _own_downs(host, name)
+        if min(len(losses) - own, _most_within(losses)) >= _ENOUGH_FLAPS:
+            ours = f" ({own} of them for settings of this collection)" if own else ""
             yield FLAPS.on(
                 host,
-                f"{host.name}: {name} lost its link {len(lines)} times since boot, 0 wanted",
+                f"{host.name}: {name} lost its link {len(losses)} times since boot{ours}, 0 wanted",
                 device=name,
-                evidence=lines[-3:],
+                evidence=[line for _moment, line in losses[-3:]],
             )
     for pci, faults in modules.items():
         yield MODULE.on(
@@ -152,6 +157,22 @@ def kernel_complaints(host: HostView) -> t.Iterator[Finding]:
             evidence=lines[-3:],
             severity="fail" if lost and "fatal" in severity.lower() and "non-fatal" not in severity.lower() else None,
         )
+
+
+def _own_downs(host: HostView, name: str | None) -> int:
+    """How often the collection took this link down itself since boot, by interface or PCI address."""
+    recorded = host.section("own_link_downs")
+    entry = recorded.get(name) or next((one for one in recorded.values() if mapping(one).get("pci") == name), {})
+    downs = mapping(entry).get("downs")
+    return downs if name and isinstance(downs, int) else 0
+
+
+def _most_within(losses: list[tuple[float | None, str]]) -> int:
+    """The most losses of any one day; all of them where the log has no times."""
+    moments = sorted(moment for moment, _line in losses if moment is not None)
+    if len(moments) < len(losses):
+        return len(losses)
+    return max(sum(0 <= later - first <= _FLAPS_WITHIN_S for later in moments) for first in moments)
 
 
 _FAULTS = {
@@ -182,6 +203,7 @@ def card_faults(host: HostView) -> t.Iterator[Finding]:
         )
 
 
+_LOST_LINKS = ("link_downed", "LinkDownedCounter", "link_down_events_phy")
 # Counter → how many since the driver was loaded are no longer chance; names of sysfs, perfquery and ethtool -S.
 _LIMITS = {
     "link_downed": 5,
@@ -211,19 +233,32 @@ _LIMITS = {
 
 
 def _counters(host: HostView) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
-    """(port or interface, its counters), from wherever they were recorded."""
+    """(port or interface, its counters), from wherever they were recorded; without our own bounces of the link."""
+    for label, netdev, counters in _recorded_counters(host):
+        own = _own_downs(host, netdev)
+        yield (
+            label,
+            {
+                name: value - own if name in _LOST_LINKS and isinstance(value, int) else value
+                for name, value in counters.items()
+            },
+        )
+
+
+def _recorded_counters(host: HostView) -> t.Iterator[tuple[str, str | None, dict[str, t.Any]]]:
     for port in host.ports:
         both = {**mapping(port.data.get("counters")), **mapping(port.data.get("hw_counters"))}
         if both and port.role not in ("unused", "nvswitch_bridge"):
-            yield port.label, both
+            yield port.label, port.netdev, both
     for name, recorded in sorted(host.section("recorded").items()):
         if not isinstance(recorded, str):
             continue
         if str(name).startswith("perfquery"):
             for row in dicts(perfquery.parse(recorded).value.get("ports")):
-                yield f"lid {row.get('lid')} port {row.get('port')}", mapping(row.get("counters"))
+                yield f"lid {row.get('lid')} port {row.get('port')}", None, mapping(row.get("counters"))
         elif str(name).startswith("ethtool_S_"):
-            yield str(name)[len("ethtool_S_") :], mapping(ethtool_stats.parse(recorded).value.get("counters"))
+            netdev = str(name)[len("ethtool_S_") :]
+            yield netdev, netdev, mapping(ethtool_stats.parse(recorded).value.get("counters"))
 
 
 @host_rule(COUNTERS)
