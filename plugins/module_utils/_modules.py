@@ -14,7 +14,13 @@ import shlex
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    StateFile,
+    read_text,
+    remove,
+    write_atomic,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 _HEADER = "# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"
@@ -111,8 +117,13 @@ class ModuleSet:
         initramfs: bool = False,
         reload: t.Sequence[str] = (),
         root: str = "/",
+        state: StateFile | None = None,
+        absent: bool = False,
     ) -> None:
         self._cli = cli
+        self._stem = stem
+        self._state = state
+        self._records: dict[str, t.Any] = state.load() if state else {}
         self._root = root
         self._running = Running(root)
         load = list(dict.fromkeys(checked_name(name) for name in load))
@@ -139,6 +150,12 @@ class ModuleSet:
             self.changes.compare(
                 f"{name} (loaded)", name in self._to_unload, "anew" if name in self._to_unload else "yes"
             )
+        #: What is in the kernel for this module's sake, and goes with the rest where nothing uses it.
+        self.given_back = [name for name in self._records.get(stem, ()) if absent and name in loaded]
+        for name in self.given_back:
+            self.changes.compare(f"{name} (loaded)", "yes", None)
+        #: Why some of it stays until the next boot.
+        self.kept: list[str] = []
         self.initramfs = (
             initramfs_command(root, os.uname().release, cli.which) if initramfs and self.initramfs_required else None
         )
@@ -177,6 +194,8 @@ class ModuleSet:
         if self.initramfs is not None:
             self._cli.run(self.initramfs, timeout_s=1800)
         self._unload()
+        self._give_back()
+        before = self._running.loaded()
         failures = []
         for name in self._to_load:
             result = self._cli.run(["modprobe", name], check=False)
@@ -185,7 +204,34 @@ class ModuleSet:
                 failures.append(f"{name} does not load: {said}")
             elif name not in self._running.loaded():
                 failures.append(f"{name} is not among the loaded modules although modprobe succeeded")
+        # modprobe brings along what a module needs.
+        self._remember(self._running.loaded() - before)
         return failures
+
+    def _remember(self, came: set[str]) -> None:
+        if self._state and came:
+            ours = sorted({*self._records.get(self._stem, ()), *came})
+            self._records = {**self._records, self._stem: ours}
+            self._state.save(self._records)
+
+    def _give_back(self) -> None:
+        """Take out of the kernel what this module put there, users before used; what is in use stays."""
+        left, said = list(self.given_back), ""
+        progress = True
+        while left and progress:
+            progress = False
+            for name in list(left):
+                # Its package may be gone, and with it what modprobe would look into.
+                result = self._cli.run(["rmmod", name], check=False)
+                said = result.stderr.strip() or said
+                if name not in self._running.loaded():
+                    left.remove(name)
+                    progress = True
+        if left:
+            self.kept = [f"{', '.join(left)}: still in use, and loaded until the next boot ({said.rstrip('.')})"]
+        if self.given_back and self._state:
+            self._records = {stem: names for stem, names in self._records.items() if stem != self._stem}
+            self._state.save(self._records)
 
     def _unload(self) -> None:
         for name in self._to_unload:

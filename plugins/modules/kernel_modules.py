@@ -13,8 +13,9 @@ author:
   - Railyard maintainers (@railyard)
 description:
   - Owns one file of C(/etc/modules-load.d) and one of C(/etc/modprobe.d), and loads what is not loaded.
-  - Unloads only what O(reload) names. Where a loaded module runs with other options than the wanted ones, or one that
-    is to be kept out is loaded, the result says so.
+  - Unloads only what O(reload) names and, with O(state=absent), what it loaded itself and nothing uses.
+  - Where a loaded module runs with other options than the wanted ones, or one that is to be kept out is loaded, the
+    result says so.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -131,7 +132,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
 
 
@@ -162,16 +163,18 @@ def main() -> t.NoReturn:
             Cli(),
             module.params["initramfs"],
             module.params["reload"] if wanted else [],
+            state=StateFile("modules.json"),
+            absent=not wanted,
         )
         if len(todo.changes) and not module.check_mode:
             failures = todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     result: dict[str, t.Any] = {
-        "changed": bool(todo.changed_paths or todo.unloaded) or len(failures) < len(todo.loaded),
+        "changed": bool(todo.changed_paths or todo.unloaded or todo.given_back) or len(failures) < len(todo.loaded),
         "changed_paths": todo.changed_paths,
         "loaded": todo.loaded,
-        "unloaded": todo.unloaded,
+        "unloaded": [*todo.unloaded, *todo.given_back],
         "failures": failures,
         "intruders": todo.intruders,
         "reload_required": todo.reload_required,
@@ -180,7 +183,7 @@ def main() -> t.NoReturn:
     }
     if failures and module.params["failed"] == "fail":
         module.fail_json(msg="; ".join(failures), **result)
-    for sentence in failures:
+    for sentence in [*failures, *todo.kept]:
         module.warn(sentence)
     module.exit_json(**result)
 

@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _modules
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet, Running
 
 LOAD = "etc/modules-load.d/gpu-fabric.conf"
 PROBE = "etc/modprobe.d/gpu-fabric.conf"
@@ -26,6 +26,8 @@ class Kernel(Cli):
         super().__init__()
         self.root = root
         self.refuses: dict[str, str] = {}
+        self.brings: dict[str, list[str]] = {}
+        self.used_by: dict[str, str] = {}
         (root / "proc").mkdir()
         (root / "proc/modules").write_text("")
 
@@ -37,10 +39,16 @@ class Kernel(Cli):
         name = argv[-1]
         if name in self.refuses:
             return Result(tuple(argv), 1, "", self.refuses[name])
-        if argv[:2] == ["modprobe", "--remove"]:
+        if argv[:2] == ["modprobe", "--remove"] or argv[0] == "rmmod":
+            if name in self.used_by.values():
+                return Result(tuple(argv), 1, "", f"rmmod: ERROR: Module {name} is in use")
+            self.used_by.pop(name, None)
             lines = (self.root / "proc/modules").read_text().splitlines(keepends=True)
             (self.root / "proc/modules").write_text("".join(line for line in lines if line.split()[0] != name))
         elif argv[0] == "modprobe":
+            for needed in self.brings.get(name, ()):
+                self.insert(needed)
+                self.used_by[name] = needed
             self.insert(name)
         return Result(tuple(argv), 0, "", "")
 
@@ -173,6 +181,32 @@ def test_absent_removes_the_files(kernel: Kernel) -> None:
     todo.apply()
     assert not (kernel.root / LOAD).exists() and not (kernel.root / PROBE).exists()
     assert not len(modules(kernel).changes)
+
+
+def recorded(kernel: Kernel, **wanted: t.Any) -> ModuleSet:
+    return modules(kernel, state=StateFile("modules.json", str(kernel.root / "state")), **wanted)
+
+
+def test_absent_takes_out_of_the_kernel_what_it_put_there(kernel: Kernel) -> None:
+    kernel.insert("mlx5_core")
+    kernel.brings["rdma_ucm"] = ["ib_cm"]
+    recorded(kernel, load=["mlx5_core", "rdma_ucm"]).apply()
+    assert Running(str(kernel.root)).loaded() == {"mlx5_core", "rdma_ucm", "ib_cm"}
+    foretold = recorded(kernel, absent=True)
+    assert sorted(foretold.given_back) == ["ib_cm", "rdma_ucm"]
+    foretold.apply()
+    assert Running(str(kernel.root)).loaded() == {"mlx5_core"} and foretold.kept == []
+    assert not (kernel.root / "state").exists()
+    assert not len(recorded(kernel, absent=True).changes)
+
+
+def test_absent_leaves_what_is_in_use_and_says_so_once(kernel: Kernel) -> None:
+    recorded(kernel, load=["nvidia"]).apply()
+    kernel.used_by["nvidia_fs"] = "nvidia"
+    todo = recorded(kernel, absent=True)
+    assert todo.apply() == []
+    assert todo.kept == ["nvidia: still in use, and loaded until the next boot (rmmod: ERROR: Module nvidia is in use)"]
+    assert not len(recorded(kernel, absent=True).changes)
 
 
 @pytest.mark.parametrize(
