@@ -52,7 +52,7 @@ options:
             C(cnp_priority), C(ecn_priority), C(traffic_class) (byte), C(rdma_cm_tos) (byte), C(accelerations) (dict of
             booleans), C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)), C(link) (dict with
             C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs), V(baser), V(llrs) or V(off)), C(channels) (number of
-            combined ones), C(rings) (dict with C(rx) and C(tx)).
+            combined ones), C(rings) (V(max), or a dict with C(rx) and C(tx)).
           - A C(link) or C(fec) with which the link does not come back is taken back, and the call fails.
           - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.

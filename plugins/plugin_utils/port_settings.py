@@ -86,9 +86,10 @@ class PortSettings:
             settings: Settings = {}
             if self._owns_link(end):
                 settings |= self._link()
-            channels, rings = self._channels(end, ends), self._rings(end)
+            channels = self._channels(end, ends)
             settings |= {"channels": channels} if channels else {}
-            settings |= {"rings": rings} if rings else {}
+            # "max" is left to the host: a port that did not answer this time must not lose what it was given before
+            settings |= {"rings": self.intent[RINGS]} if RINGS in self.wanted else {}
             if settings:
                 found[end.netdev] = settings
         for name in self.wanted:
@@ -112,24 +113,11 @@ class PortSettings:
         most = integer(mapping(end.facts.get("channels")).get("combined_max"))
         cpus = len(cpu_set(text(mapping(mapping(self.machine.facts.get("pci")).get(end.pci)).get("local_cpulist"))))
         node = self.machine.function(end.pci).numa_node
-        if not most or not cpus or node is None:
-            self._leave_out([CHANNELS], f"the CPUs or the most channels of {end.netdev} are not known")
+        if not cpus or node is None:
+            self._leave_out([CHANNELS], f"the CPUs near {end.netdev} are not known")
             return None
         near = sum(self.machine.function(other.pci).numa_node == node for other in ends)
-        return max(1, min(most, cpus // near))
-
-    def _rings(self, end: Ends) -> dict[str, int] | None:
-        wanted = self.intent[RINGS]
-        if wanted == "untouched":
-            return None
-        if wanted != "max":
-            return dict(wanted)
-        numbers = mapping(end.facts.get("rings"))
-        most = {side: integer(numbers.get(f"{side}_max")) for side in ("rx", "tx")}
-        if not all(most.values()):
-            self._leave_out([RINGS], f"the largest rings of {end.netdev} are not known")
-            return None
-        return {side: size for side, size in most.items() if size}
+        return max(1, min(most or cpus, cpus // near))
 
     def problems(self) -> list[Problem]:
         """What the host's ports cannot have."""
@@ -183,7 +171,7 @@ def cost(netdev: str, facts: Mapping[str, t.Any], settings: Settings) -> tuple[s
     channels, fec = mapping(facts.get("channels")).get("combined"), mapping(facts.get("fec")).get("configured")
     changes = [
         f"{side} ring {rings[side]} to {size}"
-        for side, size in settings.get("rings", {}).items()
+        for side, size in ring_sizes(settings.get("rings", {}), rings).items()
         if rings.get(side) not in (None, size)
     ]
     if settings.get("channels") and channels not in (None, settings["channels"]):
@@ -198,8 +186,15 @@ def cost(netdev: str, facts: Mapping[str, t.Any], settings: Settings) -> tuple[s
     return ("linkflap", f"{netdev}: {', '.join(changes)}; that interrupts the port") if changes else ("none", "")
 
 
+def ring_sizes(wanted: t.Any, present: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Sizes by side; of "max" those that the facts show."""
+    if wanted != "max":
+        return dict(wanted)
+    return {side: present[f"{side}_max"] for side in ("rx", "tx") if f"{side}_max" in present}
+
+
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-__all__ = ("AUTONEG", "CHANNELS", "FEC", "RINGS", "SPEED", "PortSettings", "cost", "forced_gbps")
+__all__ = ("AUTONEG", "CHANNELS", "FEC", "RINGS", "SPEED", "PortSettings", "cost", "forced_gbps", "ring_sizes")

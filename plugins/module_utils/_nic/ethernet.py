@@ -175,26 +175,32 @@ class Channels(EthtoolKnob):
 
 
 class Rings(EthtoolKnob):
-    """Descriptors of each receive and send queue; only the sides that are named count."""
+    """Descriptors of each receive and send queue; only the sides that are named count, ``max`` names both."""
 
     name = "rings"
 
     def _numbers(self) -> dict[str, t.Any]:
         return self.ask("-g", ethtool_rings.parse)
 
+    def _sizes(self, value: t.Any) -> dict[str, int]:
+        if value != "max":
+            return dict(value)
+        most = self._numbers().get("maximum", {})
+        return {side: most[side] for side in ("rx", "tx") if side in most}
+
     def read(self) -> dict[str, int] | None:
         current = self._numbers().get("current", {})
         return {side: current[side] for side in ("rx", "tx") if side in current} or None
 
-    def write(self, value: dict[str, int]) -> None:
-        self.tell("-G", [word for side, size in value.items() for word in (side, str(size))])
+    def write(self, value: t.Any) -> None:
+        self.tell("-G", [word for side, size in self._sizes(value).items() for word in (side, str(size))])
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:
-        return all(present.get(side) == size for side, size in wanted.items())
+        return all(present.get(side) == size for side, size in self._sizes(wanted).items())
 
     def refusal(self, wanted: t.Any) -> str:
         most = self._numbers().get("maximum", {})
-        over = [side for side, size in wanted.items() if size > most.get(side, size)]
+        over = [side for side, size in self._sizes(wanted).items() if size > most.get(side, size)]
         return f"the device has {', '.join(f'{side} {most[side]}' for side in over)} at most" if over else ""
 
 

@@ -167,6 +167,14 @@ def test_only_what_differs_is_written() -> None:
     assert port.ran == ["ethtool -G rail0 tx 2048"] and port.rings == {"rx": 1024, "tx": 2048}
 
 
+def test_as_many_descriptors_as_there_are() -> None:
+    port = Port()
+    todo = plan(port, {"rings": "max"})
+    program.apply(todo)
+    assert port.ran == ["ethtool -G rail0 rx 8192 tx 8192"] and plan(port, {"rings": "max"}).steps == []
+    assert first_values(todo) == {"rings": {"rx": 1024, "tx": 1024}}
+
+
 def test_negotiation_at_one_speed_and_back() -> None:
     port = Port()
     todo = plan(port, {"link": {"speed_gbps": 100, "autoneg": True}})
