@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import typing as t
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.inventory.ini import InventoryModule as IniInventory
 from ansible.utils.display import Display
 
+from ansible_collections.railyard.gpu_fabric.plugins.action.fabric_report import FILES
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.gather import gather
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import BundleSource
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import verdict
@@ -25,7 +25,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engin
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError, lines
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.plan import plan_rack
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.build import build
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.report.page import render_html
 
 display = Display()
 
@@ -188,20 +187,20 @@ class ActionModule(ActionBase):
         _valid, args = self.validate_argument_spec(
             argument_spec={
                 "bundle": {"type": "path", "required": True},
-                "report_dir": {"type": "path", "required": True},
+                "report_dir": {"type": "path"},
             }
         )
-        bundle, report_dir = Path(args["bundle"]).resolve(), Path(args["report_dir"]).resolve()
+        bundle = Path(args["bundle"]).resolve()
+        # Beside the bundle: in it, it would be a host's folder.
+        report_dir = Path(args["report_dir"] or f"{bundle}-report").resolve()
         if not bundle.is_dir():
             raise AnsibleActionFail(f"{bundle}: no such folder; gpu_fabric_bundle names the folder of a support bundle")
         found = diagnose(bundle)
         created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         report = report_of(found, f"Bundle {bundle.name}", created)
-        paths = {"json": report_dir / "report.json", "html": report_dir / "report.html"}
         if not self._task.check_mode:
-            report_dir.mkdir(parents=True, exist_ok=True)
-            paths["json"].write_text(json.dumps(report, indent=2, sort_keys=True, default=str) + "\n", encoding="utf-8")
-            paths["html"].write_text(render_html(report), encoding="utf-8")
+            self.write(report_dir, report)
+        paths = {kind: report_dir / f"report.{kind}" for kind in ("json", "html")}
         judged = verdict.judge(found["findings"], PHASES, ())
         for finding in judged.warnings:
             display.warning(verdict.sentence(finding))
@@ -210,7 +209,20 @@ class ActionModule(ActionBase):
             findings=found["findings"],
             report_json=str(paths["json"]),
             report_html=str(paths["html"]),
+            junit_xml=str(report_dir / "junit.xml"),
         )
         if judged.stops:
             result.update(failed=True, msg=f"{verdict.message(judged.stops, unchanged=False)}\nReport: {paths['html']}")
         return result
+
+    @staticmethod
+    def write(report_dir: Path, report: dict[str, t.Any]) -> None:
+        """All files of a report, so that none of an older one is left beside them."""
+        try:
+            report_dir.mkdir(parents=True, exist_ok=True)
+            for name, render in FILES.items():
+                (report_dir / name).write_text(render(report), encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise AnsibleActionFail(
+                f"Cannot write the report to {report_dir}: {error.strerror}; set gpu_fabric_report_dir"
+            ) from error

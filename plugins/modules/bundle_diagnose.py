@@ -13,7 +13,7 @@ author: [Railyard maintainers (@railyard)]
 description:
   - Reads a support bundle (what C(playbooks/collect.yml) records of a rack), makes facts and plan of it and looks for
     everything the catalogue of findings knows, without contacting any host.
-  - Writes C(report.json) and C(report.html), and fails where a finding of severity V(fail) exists.
+  - Writes C(report.json), C(report.html) and C(junit.xml), and fails where a finding of severity V(fail) exists.
   - This is an action plugin. It runs on the controller.
 attributes:
   check_mode:
@@ -28,9 +28,10 @@ options:
     type: path
     required: true
   report_dir:
-    description: Folder for C(report.json) and C(report.html) on the controller. Made where it does not exist.
+    description:
+      - Folder for the report on the controller. Made where it does not exist.
+      - By default beside the bundle, with its name and C(-report).
     type: path
-    required: true
 """
 
 EXAMPLES = r"""
@@ -52,6 +53,10 @@ report_json:
   returned: success
 report_html:
   description: Path of the report as a page.
+  type: str
+  returned: success
+junit_xml:
+  description: Path of the report as JUnit, one case for each finding.
   type: str
   returned: success
 """

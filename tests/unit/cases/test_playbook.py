@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,49 @@ def test_the_exit_code_and_the_report(tmp_path, side, code):
     assert all(set(finding) >= FINDING for finding in report["findings"])
     assert any(finding["severity"] == "fail" for finding in report["findings"]) == (code == 2)
     assert "ia" in (tmp_path / "out/deep/report.html").read_text(encoding="utf-8")
+    assert "<testsuite " in (tmp_path / "out/deep/junit.xml").read_text(encoding="utf-8")
+    said = (run.stdout.partition("PLAY RECAP")[0]).rstrip().splitlines()
+    assert f"Report: {tmp_path}/out/deep/report.html" in "".join(said[-3:])
+
+
+def test_the_report_is_beside_the_bundle_and_leaves_the_racks_alone(tmp_path):
+    shutil.copytree(HERE / "port-waits-for-a-subnet-manager/healthy", tmp_path / "b1")
+    for number in range(2):  # the first report is no host of the second
+        run = diagnose(tmp_path, "gpu_fabric_bundle=b1")
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert f"Report: {tmp_path}/b1-report/report.html" in run.stdout
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["b1", "b1-report"], number
+        assert set(json.loads((tmp_path / "b1-report/report.json").read_text(encoding="utf-8"))["hosts"]) == {"ia"}
+    assert sorted(path.name for path in (tmp_path / "b1-report").iterdir()) == [
+        "junit.xml",
+        "report.html",
+        "report.json",
+    ]
+
+
+COLLECT = PLAYBOOK.with_name("collect.yml")
+
+
+def collect(cwd: Path, *variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(COLLECT), "-i", "n1,"]
+    for variable in ("ansible_connection=local", f"ansible_python_interpreter={sys.executable}", *variables):
+        command += ["-e", variable]
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("files", [["notes.txt"], ["inventory.ini", "vars.yml", "gpu-99/x"], ["n1/precious"]])
+def test_a_bundle_is_not_mixed_with_what_is_there(tmp_path, files):
+    for name in files:
+        (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "b" / name).write_text("x", encoding="utf-8")
+    run = collect(tmp_path, "gpu_fabric_bundle=b")
+    assert run.returncode == 2
+    assert f"{tmp_path}/b holds" in run.stdout and "is no bundle of this rack" in run.stdout
+    found = sorted(
+        path.relative_to(tmp_path / "b").as_posix() for path in (tmp_path / "b").rglob("*") if path.is_file()
+    )
+    assert found == sorted(files)
 
 
 def test_a_folder_that_is_not_there_is_one_message(tmp_path):
