@@ -39,7 +39,8 @@ NOT_RAISABLE = define(
     severity="warn",
     phase="verify",
     means="The limits are configured as they should be, and services still run with less: whatever starts this host's "
-    "services has no right to raise a hard limit. RDMA jobs may fail to register memory.",
+    "services has no right to raise a hard limit. RDMA jobs may fail to register memory. In a container that is for "
+    "whoever starts it to decide, and only noted.",
     looks_at="CapEff of PID 1 (CAP_SYS_RESOURCE, bit 24) and /proc/PID/limits of services that start jobs.",
     cause="The host is a container, or runs in a sandbox, that was started without CAP_SYS_RESOURCE and with a finite "
     "memlock limit.",
@@ -114,6 +115,7 @@ def _not_raisable(host: HostView, name: str, pid: t.Any, seen: int) -> Finding:
             f"/proc/{pid}/limits: Max locked memory {seen} bytes",
             "/proc/1/status: CapEff without CAP_SYS_RESOURCE",
         ],
+        severity="info" if host.section("host").get("container") is True else None,
     )
 
 

@@ -56,4 +56,4 @@ def test_every_finding_has_a_sample():
     elsewhere = (HERE / "test_lab_faults.py").read_text(encoding="utf-8")
     sampled = {sample["id"] for sample in SAMPLES}
     missing = {id_ for id_ in CATALOGUE if id_ not in sampled and id_ not in elsewhere and "-PLAN-" not in id_}
-    assert missing - {"RF-INTERNAL", "RF-LIMITS-NOT-RAISABLE"} == set()
+    assert missing - {"RF-INTERNAL"} == set()
