@@ -423,7 +423,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("thresholds", "dict", {}, "Overrides of derived thresholds."),
     Option(
-        "report_dir", "str", "{{ inventory_dir }}/../../reports", "Where reports go, on the controller.", form="path"
+        "report_dir",
+        "str",
+        "{{ lookup('ansible.builtin.env', 'PWD') }}/reports",
+        "Where reports go, on the controller; reports in the current directory unless set.",
+        form="path",
     ),
 )
 BY_NAME = {option.variable: option for option in OPTIONS}
