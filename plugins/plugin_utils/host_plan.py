@@ -103,7 +103,7 @@ def plan_host(
     parameters, left_out = sysctls.for_host(
         intent,
         rails=[(link["netdev"], bool(where[link["rail"]].ipv4), bool(where[link["rail"]].ipv6)) for link in links],
-        shared=[link["netdev"] for link in ib_links if link["addresses"]],
+        shared=ipoib.sharing(ib_links),
         neighbours=neighbours if host.fabric == "roce" else 0,
         has_gpus=bool(machine.gpus),
         container=machine.container,

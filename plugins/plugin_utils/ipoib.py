@@ -104,6 +104,12 @@ class IpoibPlan:
         return self.managed
 
 
+def sharing(links: t.Sequence[dict[str, t.Any]]) -> list[str]:
+    """Addressed interfaces that hear the broadcasts meant for another one of the host: those of one partition."""
+    keys = [link["ipoib"].get("pkey") for link in links if link["addresses"]]
+    return [link["netdev"] for link in links if link["addresses"] and keys.count(link["ipoib"].get("pkey")) > 1]
+
+
 def mode_problems(networks: t.Sequence[Network], name: str, rails: t.Sequence[Rail]) -> list[tuple[str, Problem]]:
     """Connected mode where the NIC does not offer it, and names that no interface can have."""
     found = []
