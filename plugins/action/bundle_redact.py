@@ -99,7 +99,7 @@ def redact(bundle: Path, names: t.Iterable[str], secret: bytes) -> int:
         renewed = False
         if path.is_symlink():
             old = os.readlink(path)
-            target = "/".join(redactor.name(part) for part in old.split("/"))
+            target = "/".join(redactor.name(part, place) for part in old.split("/"))
             if target != old:
                 path.unlink()
                 path.symlink_to(target)
@@ -110,7 +110,7 @@ def redact(bundle: Path, names: t.Iterable[str], secret: bytes) -> int:
             if fresh != data:
                 path.write_bytes(fresh)
                 renewed = True
-        name = redactor.name(path.name)
+        name = redactor.name(path.name, place)
         if name != path.name:
             path.rename(path.with_name(name))
             renewed = True

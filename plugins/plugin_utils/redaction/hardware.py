@@ -37,6 +37,8 @@ _LABELLED_ID = re.compile(r"pdi\W{1,60}0x([0-9a-f]{16})(?![0-9a-z])", re.IGNOREC
 _CANDIDATE = re.compile(
     r"(?:(?<![0-9a-z])|(?<=0x)|(?<=(?:en|ib|wl|sl)x))[0-9a-f]{2}(?:[:.-]?[0-9a-f]{2}){5,}(?![0-9a-f])", re.IGNORECASE
 )
+# iproute2 writes those of bridges without leading zeros.
+_SHORTENED = re.compile(r"(?<![\w:])[0-9a-f]{1,2}(?::[0-9a-f]{1,2}){5}(?![\w:])", re.IGNORECASE)
 _GUID_FILES = re.compile(
     r"(^|/)(ibnetdiscover|iblinkinfo|ibqueryerrors|ibhosts|ibswitches|ibnodes|ibroute|ibtracert|ibv_devices|opensm|"
     r"saquery|sminfo|smpquery|ibportstate|ibdiagnet)[\w.-]*$"
@@ -113,7 +115,14 @@ class Hardware:
     # --- replacing -----------------------------------------------------------------------------
 
     def replace(self, text: str, hold: t.Callable[[str], str]) -> str:
-        return _CANDIDATE.sub(lambda match: self._candidate(match[0], hold), text)
+        text = _CANDIDATE.sub(lambda match: self._candidate(match[0], hold), text)
+        return _SHORTENED.sub(lambda match: self._shortened(match[0], hold), text)
+
+    def _shortened(self, spelled: str, hold: t.Callable[[str], str]) -> str:
+        digits = "".join(pair.zfill(2) for pair in spelled.lower().split(":"))
+        if digits not in self.macs:
+            return spelled
+        return hold(":".join(f"{byte:x}" for byte in bytes.fromhex(self.mac(digits))))
 
     def _candidate(self, spelled: str, hold: t.Callable[[str], str]) -> str:
         digits = _bare(spelled)

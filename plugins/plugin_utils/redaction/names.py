@@ -46,6 +46,7 @@ _TOLD = (
     re.compile(r"^\[?[\w-]+@([\w.-]+)[ :][^\n]*?[#$]", re.MULTILINE),  # a prompt
 )
 _URL = re.compile(r"://(?:[^/@\s]*@)?([\w-]+(?:\.[\w-]+)+)(?=[:/\s\"']|$)", re.MULTILINE)
+_MIRROR_FILES = re.compile(r"(^|/)(vars\.yml|site\.yml|inventory\.\w+|apt[\w.-]*)$|\.(list|sources|repo)$|/apt/")
 _SUBNET_FILES = re.compile(
     r"(^|/)(ibnetdiscover|iblinkinfo|ibqueryerrors|ibhosts|ibswitches|ibnodes|ibroute|ibtracert|opensm|saquery|smpquery|"
     r"ibswinfo|ibdiagnet)[\w.-]*$|/node_desc$"
@@ -97,6 +98,8 @@ def host_names(path: str, text: str) -> set[str]:
 def node_names(path: str, text: str) -> set[str]:
     """Names of other machines: what hangs on an InfiniBand subnet, from the descriptions of its nodes, and mirrors."""
     if not _SUBNET_FILES.search(path):
+        if not _MIRROR_FILES.search(path):
+            return set()
         return {match[1] for match in _URL.finditer(text) if _distinct(match[1]) and not _PUBLIC.search(match[1])}
     found = {match[1] for pattern in (_ADAPTER, _SWITCH) for match in pattern.finditer(text)}
     for match in _DESCRIPTION.finditer(text):
@@ -167,16 +170,15 @@ class Names:
         alias = f"{kind}{odd[0] if odd else '-'}{next(self._numbers[kind]):03d}"
         return f"{'-' * name.startswith('-')}{alias}{'-' * name.endswith('-')}"
 
-    def replace(self, text: str, *, in_names: bool = False) -> str:
-        """*in_names*: in the names of files, where `_` stands for a blank."""
+    def replace(self, text: str, *, in_names: bool = False, words: bool = True) -> str:
+        """*in_names*: in the names of files, where `_` stands for a blank. *words*: names that are plain words, too."""
         if in_names:
             text = self._in_names.sub(self._found, text)
         text = _LIST.sub(self._expanded, text)
         text = self._full.sub(self._found, text)
         text = self._domains.sub("example.invalid", text)
-        for names in (self._marked, self._plain):
-            text = names.sub(self._found, text)
-        return text
+        text = self._marked.sub(self._found, text)
+        return self._plain.sub(self._found, text) if words else text
 
     def _found(self, match: re.Match[str]) -> str:
         return match[0] if _is_hexadecimal(match) else self.aliases[match[0].lower()]

@@ -128,11 +128,11 @@ class Redactor:
     def text(self, text: str, path: str = "") -> str:
         return self._replaced(text, path, in_names=_FILE_NAMES_PATH.search(path) is not None)
 
-    def name(self, name: str) -> str:
-        """A file's name, in which `_` stands for a blank."""
-        return self._replaced(name, "", in_names=True)
+    def name(self, name: str, path: str = "") -> str:
+        """A file's name, in which `_` stands for a blank. The kernel's own have words that a host may be called by."""
+        return self._replaced(name, "", in_names=True, words="/root/" not in f"/{path}")
 
-    def _replaced(self, text: str, path: str, in_names: bool) -> str:
+    def _replaced(self, text: str, path: str, in_names: bool, words: bool = True) -> str:
         if not self._ready:
             self._prepare()
         self.hardware.learn(path, text)
@@ -145,7 +145,7 @@ class Redactor:
         text = _IPV4.sub(lambda match: self._ipv4(match, path, in_names), text)
         text = _IPV4_JOINED.sub(self._ipv4_joined, text)
         text = _IPV4_START.sub(self._ipv4_start, text)
-        text = self.names.replace(text, in_names=in_names)
+        text = self.names.replace(text, in_names=in_names, words=words)
         return _HELD.sub(lambda match: self._held[int(match[1])], text)
 
     def _hold(self, made: str) -> str:
@@ -173,8 +173,8 @@ class Redactor:
             address = _ipv4(".".join(octets + ["0"] * (4 - len(octets))))
             if address is None:
                 return match[0]
-            made = str(self.networks.ipv4(address, 8 * len(octets))).split(".")[: len(octets)]
-            return self._hold(".".join(made[::-1]) + ".in-addr.arpa")
+            kept = str(self.networks.ipv4(address, 8 * len(octets))).split(".")[: len(octets)]
+            return self._hold(".".join(kept[::-1]) + ".in-addr.arpa")
         address = _ipv4(match["address"])
         last = _ipv4(match["last"]) if match["last"] else None
         if address is None or (match["last"] and last is None):

@@ -236,6 +236,7 @@ def notations_of_mac(digits: str) -> list[str]:
         ".".join(words),
         f"Base MAC: {digits}",
         f"8000.{digits}",
+        f'"8000.{":".join(pair.lstrip("0") or "0" for pair in pairs)}"',
         f"01:00:01:2c:ab:cd:ef:{':'.join(pairs)}",
         f"33:33:ff:{':'.join(pairs[3:])}",
         f"fe80::{int(pairs[0], 16) ^ 2:02x}{pairs[1]}:{pairs[2]}ff:fe{pairs[3]}:{pairs[4]}{pairs[5]}",
@@ -355,6 +356,7 @@ def test_no_notation_of_an_identity_is_left(tails, vendor, number, name, uuid, s
     assert not [digits for digits in wanted if digits in squeezed]
     for mac in macs:
         assert f"{mac[6:8]}:{mac[8:10]}:{mac[10:]}" not in text
+        assert f':{":".join(f"{int(mac[at : at + 2], 16):x}" for at in (6, 8, 10))}"' not in text
         assert f"fe{mac[6:8]}:{mac[8:]}" not in text and f"ff{mac[6:8]}:{mac[8:]}" not in text
     octets = str(address).split(".")
     for secret_text in (
@@ -447,6 +449,20 @@ def test_names(text: str, wanted: str | None) -> None:
     assert names.replace(text) == (text if wanted is None else wanted)
 
 
+def test_names_of_mirrors_are_replaced_and_those_of_the_world_stay() -> None:
+    files = {
+        "vars.yml": "url: https://mirror.corp.test/cuda\n",
+        "n/root/etc/apt/sources.list.d/cuda.list": "deb https://developer.download.nvidia.com/cuda/x /\n"
+        "# mirror.corp.test\n",
+        "n/root/var/lib/dpkg/status": "Homepage: https://wiki.example.org/x\nDescription: a mirror\n",
+    }
+    fresh = made(files, ("n",))
+    assert fresh["vars.yml"] == "url: https://node-001.example.invalid/cuda\n"
+    assert "developer.download.nvidia.com" in fresh["n/root/etc/apt/sources.list.d/cuda.list"]
+    assert "corp" not in fresh["n/root/etc/apt/sources.list.d/cuda.list"]
+    assert fresh["n/root/var/lib/dpkg/status"] == files["n/root/var/lib/dpkg/status"]
+
+
 def test_two_hosts_of_one_short_name_stay_two() -> None:
     names = Redactor(["gpu-01.a.test", "gpu-01.b.test"], (), SECRET).names
     assert names.replace("gpu-01.a.test") != names.replace("gpu-01.b.test")
@@ -472,6 +488,15 @@ def test_names_of_files_and_what_refers_to_them(tmp_path: Path) -> None:
     assert "1.2.3.4-1" in text
     listed = yaml.safe_load((bundle / "host-001/commands.json").read_text())
     assert all((bundle / "host-001" / name).is_file() for name in listed)
+
+
+def test_a_host_that_is_called_as_a_folder_of_the_kernel(tmp_path: Path) -> None:
+    write(tmp_path, {"vm/root/proc/sys/vm/swappiness": "10\n", "vm/root/etc/hostname": "vm\n", "vm/sysctl_a.txt":
+                     "vm.swappiness = 10\n", "vm/nccl.log": "vm:7:9 [0] NCCL INFO x\n"})  # fmt: skip
+    redact(tmp_path, ["vm"], SECRET)
+    assert (tmp_path / "host-001/root/proc/sys/vm/swappiness").is_file()
+    assert (tmp_path / "host-001/sysctl_a.txt").read_text() == "vm.swappiness = 10\n"
+    assert (tmp_path / "host-001/nccl.log").read_text().startswith("host-001:7")
 
 
 def test_what_is_no_text(tmp_path: Path) -> None:
