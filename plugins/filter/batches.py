@@ -11,19 +11,18 @@ version_added: 0.1.0
 author:
   - Railyard maintainers (@railyard)
 description:
-  - Returns the first of the values of C(gpu_fabric_batch) as a list, or the whole rack where there is none.
-  - A value that C(serial) cannot take gives the whole rack as well. The plan refuses it before anything is changed.
+  - Reads them from the name of a group that P(railyard.gpu_fabric.batch_group#filter) made, for C(serial) is read
+    before any host's variables are known. Without such a group it is the whole rack.
 options:
   _input:
-    description: The values of the hosts.
-    type: list
-    elements: raw
+    description: The groups of the inventory.
+    type: dict
     required: true
 """
 
 EXAMPLES = r"""
 - hosts: gpu_nodes
-  serial: "{{ groups.gpu_nodes | map('extract', hostvars, 'gpu_fabric_batch') | railyard.gpu_fabric.batches }}"
+  serial: "{{ groups | railyard.gpu_fabric.batches }}"
 """
 
 RETURN = r"""
@@ -38,8 +37,8 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import batches as planned
 
 
-def batches(values: t.Iterable[t.Any]) -> list[t.Any]:
-    return planned.batches(values)
+def batches(groups: t.Iterable[str]) -> list[t.Any]:
+    return planned.batches(groups)
 
 
 class FilterModule:

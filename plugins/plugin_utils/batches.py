@@ -5,16 +5,19 @@
 """``gpu_fabric_batch``: how many hosts at a time, as Ansible's ``serial`` takes it. Pure.
 
 Ansible reads ``serial`` before any task and ends with a traceback over one that it cannot use, so the playbook gets
-only what can be; the plan says what is wrong with the rest.
+only what can be; the plan says what is wrong with the rest. It reads it without any host's variables, too: what an
+inventory says is handed on to the next play as the name of a group.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
 ALLOWED = "a number of hosts from 1, a share such as 25%, or a list of them such as [1, 25%, 100%]"
 ALL = ["100%"]
+GROUP = "gpu_fabric_batch_"
 _SHARE = re.compile(r"^([1-9]\d?|100)%$")
 
 
@@ -37,12 +40,19 @@ def _item(value: t.Any) -> int | str | None:
     return text if _SHARE.match(text) else None
 
 
-def batches(values: t.Iterable[t.Any]) -> list[t.Any]:
-    """What a run goes by: the first of the hosts' values where it can be used, else the whole rack at once."""
-    found = fitted(next(iter(values), "100%"))
-    if found is None:
-        return list(ALL)
-    return found if isinstance(found, list) else [found]
+def group(value: t.Any) -> str:
+    """The name of the group that says it: a name takes letters and digits only."""
+    found = fitted(value)
+    chosen = ALL if found is None else found if isinstance(found, list) else [found]
+    return GROUP + json.dumps(chosen).encode().hex()
 
 
-__all__ = ("ALL", "ALLOWED", "batches", "fitted")
+def batches(groups: t.Iterable[str]) -> list[t.Any]:
+    """What a run goes by, from the names of all groups: the whole rack at once where none says it."""
+    for name in groups:
+        if name.startswith(GROUP):
+            return list(json.loads(bytes.fromhex(name.removeprefix(GROUP))))
+    return list(ALL)
+
+
+__all__ = ("ALL", "ALLOWED", "batches", "fitted", "group")

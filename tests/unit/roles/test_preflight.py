@@ -14,6 +14,7 @@ import sys
 import typing as t
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).parents[3]
 PLAYBOOK = pathlib.Path(sys.executable).with_name("ansible-playbook")
@@ -148,3 +149,22 @@ def test_a_broken_gpu_does_not_stop_a_removal_and_a_job_does(tmp_path: pathlib.P
     assert "RF-GPU-FELL-OFF-BUS" in said["broken"]
     said = play(tmp_path, REMOVAL, {"busy": {**idle, "processes": job}})
     assert "python3 (pid 4711)" in said["busy"] and "Drain the host first" in said["busy"]
+
+
+def test_batches_of_the_inventory_reach_the_play(tmp_path: pathlib.Path) -> None:
+    """As site.yml hands them on: serial knows no variable of any host."""
+    tasks = yaml.safe_load((ROOT / "roles/preflight/tasks/plan.yml").read_text())
+    provision = yaml.safe_load((ROOT / "playbooks/site.yml").read_text())[1]
+    told = {"ansible.builtin.fail": {"msg": "{{ ansible_play_batch | join(' ') }}"}, "ignore_errors": True}
+    plays = [
+        {
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": [task for task in tasks if "ansible.builtin.group_by" in task],
+        },
+        {"hosts": "all", "gather_facts": False, "serial": provision["serial"], "tasks": [told]},
+    ]
+    hosts = {f"gpu-0{number}": {"gpu_fabric_batch": [1, "50%", "100%"]} for number in range(1, 5)}
+    assert play(tmp_path, yaml.safe_dump(plays), hosts) == {
+        "gpu-01": "gpu-01", "gpu-02": "gpu-02 gpu-03", "gpu-03": "gpu-02 gpu-03", "gpu-04": "gpu-04",
+    }  # fmt: skip
