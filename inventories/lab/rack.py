@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache/lab"
+INTERFACES = Path("/sys/class/net")
 DEFAULT_NAME = "railyard"
 BOOT_CHARACTERS = 8
 
@@ -29,6 +30,13 @@ def read_word(path: Path, otherwise: str = "") -> str:
         return path.read_text().strip()
     except OSError:
         return otherwise
+
+
+def standing(rack: dict[str, Any], directory: Path) -> bool:
+    """Whether the rack's network is there and its own: after a restart of the machine another rack may have it."""
+    bridge = INTERFACES / rack["bridge"]
+    owner = read_word(bridge / "ifalias").split()[-1:]
+    return bridge.exists() and owner in ([], [str(directory)])
 
 
 def down(name: str) -> dict[str, Any]:
@@ -66,7 +74,8 @@ def main() -> int:
     name = os.environ.get("RAILYARD_LAB_NAME", DEFAULT_NAME)
     directory = rack_directory(name)
     description = directory / "rack.json"
-    found = up(json.loads(description.read_text()), directory) if description.exists() else down(name)
+    rack = json.loads(description.read_text()) if description.exists() else None
+    found = up(rack, directory) if rack and standing(rack, directory) else down(name)
     print(json.dumps(found, indent=2))
     return 0
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import cables, content, daemon, engine, hardware, layout, lock, prune, room, seed
+from . import cables, claim, content, daemon, engine, hardware, layout, lock, prune, remains, room, seed
 
 # What a person can act on; anything else is a fault of the program and shows its traceback.
 ERRORS = (
@@ -26,20 +26,6 @@ ERRORS = (
     subprocess.SubprocessError,
     OSError,
 )
-
-
-def routes_of_this_machine(own_bridge: str) -> list[str]:
-    """Destinations that are routed already, those of this rack's own bridge excepted."""
-    found = []
-    for route in json.loads(cables.ip(["-json", "route", "show", "table", "all"])):
-        if route["dst"] != "default" and route.get("dev") != own_bridge and route.get("type", "unicast") == "unicast":
-            found.append(route["dst"])
-    return found
-
-
-def read_rack(directory: Path) -> dict[str, Any]:
-    path = directory / "rack.json"
-    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def cmd_detect(options: argparse.Namespace) -> dict[str, Any]:
@@ -73,18 +59,23 @@ def cmd_probe(options: argparse.Namespace) -> dict[str, Any]:
     return {"changed": True, **found}
 
 
+def cmd_claim(options: argparse.Namespace) -> dict[str, Any]:
+    """Take a name and a network of this machine for the rack."""
+    layout.node_names(options.nodes)
+    before = remains.described(options.dir)
+    taken = claim.take(options.dir, options.name, options.subnet, before, engine.environment(options.dir))
+    return taken._asdict()
+
+
 def cmd_describe(options: argparse.Namespace) -> dict[str, Any]:
     """Write rack.json, the keys and the nodes' seeds."""
     directory = options.dir
-    before = read_rack(directory)
-    subnet = options.subnet or before.get("subnet", "")
-    bridge = f"{layout.tag(options.name)}-mgmt"
-    subnet = layout.choose_subnet(routes_of_this_machine(bridge), subnet)
     rack = layout.build(
         name=options.name,
+        prefix=options.prefix,
         count=options.nodes,
         profile=options.profile,
-        subnet=subnet,
+        subnet=options.subnet,
         engine=options.engine,
         image=options.image,
         port=options.port,
@@ -104,35 +95,50 @@ def cmd_describe(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def cmd_room(options: argparse.Namespace) -> dict[str, Any]:
-    raised = room.make(len(read_rack(options.dir).get("nodes", [])))
+    raised = room.make(len(remains.described(options.dir).get("nodes", [])))
     return {"changed": bool(raised), "raised": raised}
 
 
-def cmd_network(options: argparse.Namespace) -> dict[str, Any]:
-    rack = read_rack(options.dir)
-    if not rack:
-        return {"changed": False}
+def cmd_switches(options: argparse.Namespace) -> dict[str, Any]:
+    rack = remains.described(options.dir)
     present = cables.present(rack)
-    if options.action == "up":
-        if not present:
-            cables.build(rack)
-        return {"changed": not present}
-    cables.remove(rack)
-    return {"changed": present}
+    if not present:
+        cables.build(rack)
+    return {"changed": not present}
+
+
+def cmd_down(options: argparse.Namespace) -> dict[str, Any]:
+    """Take down one rack, or with `--cache` every rack and every virtual machine that the checkout has started."""
+    if options.dir:
+        belongs, directories = remains.at(options.dir), [options.dir]
+        environment = engine.environment(options.dir)
+    else:
+        lab = options.cache / "lab"
+        belongs, directories = remains.below(lab), [lab, *sorted(lab.glob("racks/*"))]
+        environment = engine.environment(lab)
+        lock.take(lab / "lock")
+    gone = remains.take_down(belongs, directories, environment)
+    said = [f"The rack {name} is down: {', '.join(parts)}." for name, parts in gone.items()]
+    if options.cache:
+        machines = remains.machines(remains.below(options.cache / "vm"))
+        remains.end(machines)
+        said += [f"The virtual machine of process {pid} is off." for pid in machines]
+    changed, said = bool(said), said or ["Nothing was up."]
+    # For a person who runs it by hand, through make; a playbook shows the answer's own.
+    print("\n".join(said), file=sys.stderr)
+    return {"changed": changed, "said": said}
 
 
 def cmd_daemon(options: argparse.Namespace) -> dict[str, Any]:
     if options.action == "run":
         daemon.run(options.dir)
-    if options.action == "stop":
-        return {"changed": daemon.stop(options.dir)}
     return {"changed": daemon.start(options.dir, {"PYTHONDONTWRITEBYTECODE": "1"})}
 
 
 def cmd_containers(options: argparse.Namespace) -> dict[str, Any]:
     """Compare the engine's containers with rack.json: which to remove, which to start, which are right."""
-    rack = read_rack(options.dir)
-    present = engine.containers_of(options.engine, options.name)
+    rack = remains.described(options.dir)
+    present = engine.containers_of(options.engine, rack.get("prefix", rack.get("name", "")))
     wanted = {node["container"]: node for node in rack.get("nodes", [])}
     right = [c["name"] for c in present if c["name"] in wanted and c["spec"] == wanted[c["name"]]["spec"]]
     running = {c["name"] for c in present if c["running"]}
@@ -145,6 +151,11 @@ def cmd_containers(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def cmd_remove(options: argparse.Namespace) -> dict[str, Any]:
+    engine.remove(options.engine, options.containers)
+    return {"changed": True}
+
+
 def cmd_prune(options: argparse.Namespace) -> dict[str, Any]:
     removed = prune.prune(options.cache, options.engine)
     return {"changed": bool(removed), "removed": removed}
@@ -152,7 +163,7 @@ def cmd_prune(options: argparse.Namespace) -> dict[str, Any]:
 
 def cmd_cable(options: argparse.Namespace) -> dict[str, Any]:
     """Pull a node's cables out of the switch, or plug them in again; it holds over the node's next boots."""
-    rack = read_rack(options.dir)
+    rack = remains.described(options.dir)
     up = options.action == "plug"
     changed = cables.switch_carrier(rack, options.node, options.nics, up=up)
     path = options.dir / "nodes" / options.node / daemon.UNPLUGGED
@@ -188,12 +199,20 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--record", required=True, type=Path)
     one.set_defaults(call=cmd_probe)
 
-    one = verbs.add_parser("describe", help="write rack.json and the nodes' seeds")
+    one = verbs.add_parser("claim", help="take a name and a network of this machine")
     one.add_argument("--dir", required=True, type=Path)
     one.add_argument("--name", default=layout.DEFAULT_NAME)
     one.add_argument("--nodes", type=int, default=4)
-    one.add_argument("--profile", required=True)
     one.add_argument("--subnet", default="")
+    one.set_defaults(call=cmd_claim)
+
+    one = verbs.add_parser("describe", help="write rack.json and the nodes' seeds")
+    one.add_argument("--dir", required=True, type=Path)
+    one.add_argument("--name", default=layout.DEFAULT_NAME)
+    one.add_argument("--prefix", default="", help="the rack's name on this machine, as `claim` says")
+    one.add_argument("--nodes", type=int, default=4)
+    one.add_argument("--profile", required=True)
+    one.add_argument("--subnet", required=True)
     one.add_argument("--engine", required=True)
     one.add_argument("--image", required=True)
     one.add_argument("--port", type=int, default=8080)
@@ -204,21 +223,30 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--dir", required=True, type=Path)
     one.set_defaults(call=cmd_room)
 
-    one = verbs.add_parser("network", help="switches")
-    one.add_argument("action", choices=("up", "down"))
+    one = verbs.add_parser("switches", help="stand the fabric's switches up")
     one.add_argument("--dir", required=True, type=Path)
-    one.set_defaults(call=cmd_network)
+    one.set_defaults(call=cmd_switches)
+
+    one = verbs.add_parser("down", help="take down a rack, or all that a checkout has started")
+    which = one.add_mutually_exclusive_group(required=True)
+    which.add_argument("--dir", type=Path, help="the rack's directory")
+    which.add_argument("--cache", type=Path, help="the checkout's .cache")
+    one.set_defaults(call=cmd_down)
 
     one = verbs.add_parser("daemon", help="package server and cabling")
-    one.add_argument("action", choices=("start", "stop", "run"))
+    one.add_argument("action", choices=("start", "run"))
     one.add_argument("--dir", required=True, type=Path)
     one.set_defaults(call=cmd_daemon)
 
     one = verbs.add_parser("containers", help="the engine's containers against rack.json")
     one.add_argument("--dir", required=True, type=Path)
     one.add_argument("--engine", required=True)
-    one.add_argument("--name", required=True)
     one.set_defaults(call=cmd_containers)
+
+    one = verbs.add_parser("remove", help="remove containers")
+    one.add_argument("--engine", required=True)
+    one.add_argument("containers", nargs="+")
+    one.set_defaults(call=cmd_remove)
 
     one = verbs.add_parser("prune", help="forget images and repositories that no rack uses")
     one.add_argument("--cache", required=True, type=Path)

@@ -11,6 +11,7 @@ A node's namespace dies with its container, and its cables with it, hence `plug`
 
 from __future__ import annotations
 
+import ipaddress
 import subprocess
 from typing import Any
 
@@ -60,11 +61,13 @@ def switches_up(rack: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def management_up(rack: dict[str, Any]) -> str:
-    bridge = rack["bridge"]
+def management_up(bridge: str, subnet: str, alias: str) -> str:
+    """Batch for the controller's namespace; the alias comes first, so that no address is without its owner."""
+    network = ipaddress.IPv4Network(subnet)
     return (
         f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n"
-        f"address add {rack['gateway']}/{rack['prefix_length']} dev {bridge}\n"
+        f'link set {bridge} alias "{alias}"\n'
+        f"address add {network[1]}/{network.prefixlen} dev {bridge}\n"
         f"link set {bridge} up\n"
     )
 
@@ -120,14 +123,18 @@ def plug(rack: dict[str, Any], node_index: int, pid: int) -> None:
 
 
 def build(rack: dict[str, Any]) -> None:
-    remove(rack)
-    ip([], management_up(rack))
+    """The fabric's switches; the management network is there since the rack was claimed."""
+    ip([], f"netns del {rack['fabric_netns']}\n", force=True)
     ip(["netns", "add", rack["fabric_netns"]])
     ip(["-n", rack["fabric_netns"]], switches_up(rack))
 
 
-def remove(rack: dict[str, Any]) -> None:
-    ip([], f"link del {rack['bridge']}\nnetns del {rack['fabric_netns']}\n", force=True)
+def remove(bridge: str, fabric_netns: str) -> bool:
+    """The switches of a rack, its management network last: as long as that is there, the rack can be found."""
+    namespaces = [line.split()[0] for line in ip(["netns", "list"]).splitlines() if line.split()]
+    there = subprocess.run(["ip", "link", "show", bridge], capture_output=True, check=False).returncode == 0
+    ip([], f"netns del {fabric_netns}\nlink del {bridge}\n", force=True)
+    return there or fabric_netns in namespaces
 
 
 def present(rack: dict[str, Any]) -> bool:

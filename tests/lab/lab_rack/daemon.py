@@ -159,16 +159,3 @@ def start(directory: Path, environment: dict[str, str]) -> bool:
         time.sleep(0.05)
     tail = (directory / "daemon.log").read_text().splitlines()[-1:]
     raise engine.EngineError(f"The rack daemon does not answer on {rack['repository_url']}: {' '.join(tail)}")
-
-
-def stop(directory: Path) -> bool:
-    pid = running_pid(directory)
-    if not pid:
-        (directory / "daemon.pid").unlink(missing_ok=True)
-        return False
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and running_pid(directory):
-        time.sleep(0.05)
-    (directory / "daemon.pid").unlink(missing_ok=True)
-    return True

@@ -33,6 +33,15 @@ def run(argv: list[str], env: Mapping[str, str] | None = None, timeout: float = 
     )
 
 
+def environment(directory: Path) -> dict[str, str]:
+    """What podman is told on this machine: the probe's concession, which lies in the checkout's .cache."""
+    for parent in (directory, *directory.parents):
+        if parent.name == ".cache":
+            conf = parent / "containers.conf"
+            return {"CONTAINERS_CONF": str(conf)} if conf.exists() else {}
+    return {}
+
+
 def detect(wanted: str = "") -> dict[str, str]:
     """The engine to use: `wanted`, or the first that is installed and answers."""
     reasons = []
@@ -157,16 +166,28 @@ def pid_of(engine: str, container: str) -> int:
     return int(answer.stdout.strip() or 0) if answer.returncode == 0 else 0
 
 
-def containers_of(engine: str, rack_name: str) -> list[dict[str, Any]]:
-    """The rack's containers, running or not: name, node, running, spec."""
-    listed = run([engine, "ps", "--all", "--quiet", "--filter", f"label=railyard.lab={rack_name}"])
+def answers(engine: str, env: Mapping[str, str] | None = None) -> bool:
+    """Whether the engine is here at all; one that is installed and does not answer has no container either."""
+    return shutil.which(engine) is not None and run([engine, "ps", "--quiet"], env).returncode == 0
+
+
+def inspect_all(engine: str, env: Mapping[str, str] | None = None, rack: str = "") -> list[dict[str, Any]]:
+    """The containers of one lab rack or of all, running or not, as the engine describes them."""
+    label = f"label=railyard.lab={rack}" if rack else "label=railyard.lab"
+    listed = run([engine, "ps", "--all", "--quiet", "--filter", label], env)
     if listed.returncode != 0:
-        raise EngineError(f"{engine} ps: {listed.stderr.strip()}")
+        raise EngineError(f"{engine} ps: {reason(listed)}")
     if not listed.stdout.split():
         return []
-    answer = run([engine, "inspect", "--type=container", *listed.stdout.split()])
+    # One that went away in the meantime makes the status bad and the answer no worse.
+    answer = run([engine, "inspect", "--type=container", *listed.stdout.split()], env)
+    return json.loads(answer.stdout or "[]")
+
+
+def containers_of(engine: str, rack_name: str) -> list[dict[str, Any]]:
+    """The rack's containers, running or not: name, node, running, spec."""
     found = []
-    for entry in json.loads(answer.stdout or "[]"):
+    for entry in inspect_all(engine, rack=rack_name):
         labels = entry["Config"]["Labels"] or {}
         found.append(
             {
@@ -177,6 +198,17 @@ def containers_of(engine: str, rack_name: str) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda c: c["name"])
+
+
+def remove(engine: str, names: list[str], env: Mapping[str, str] | None = None) -> None:
+    """Remove containers at once, all in one call."""
+    if not names:
+        return
+    at_once = ["--time", "0"] if engine == "podman" else []
+    answer = run([engine, "rm", "--force", *at_once, *names], env, timeout=60 + 20 * len(names))
+    left = {entry["Name"].lstrip("/") for entry in inspect_all(engine, env)} & set(names)
+    if left:
+        raise EngineError(f"{engine} rm leaves {', '.join(sorted(left))}: {reason(answer)}")
 
 
 def write_if_changed(path: Path, text: str, mode: int = 0o644) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 DEFAULT_NAME = "railyard"
+ALL = "all"
 MAX_NODES = 64
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}\Z")
 
@@ -26,18 +27,48 @@ def tag(rack_name: str) -> str:
     return "ry" + hashlib.sha256(rack_name.encode()).hexdigest()[:4]
 
 
+def bridge(prefix: str) -> str:
+    """The management bridge of the rack that has this name on the machine."""
+    return f"{tag(prefix)}-mgmt"
+
+
+def is_bridge(name: str) -> bool:
+    return re.fullmatch(r"ry[0-9a-f]{4}-mgmt", name) is not None
+
+
+def fabric_netns(prefix: str) -> str:
+    return f"{prefix}-fabric"
+
+
+def check_name(name: str) -> None:
+    if not _NAME.match(name):
+        raise LayoutError(f"lab_name is {name!r}; it needs lower-case letters, digits and hyphens, a letter first.")
+    if name == ALL:
+        raise LayoutError(f"lab_name is {name!r}, which means every rack of the checkout; call this one otherwise.")
+
+
+def network_of(text: str) -> str:
+    """The network of an address with its prefix length."""
+    return str(ipaddress.ip_network(text, strict=False))
+
+
+def _overlap(candidate: ipaddress.IPv4Network, used: Iterable[str]) -> bool:
+    networks = (ipaddress.ip_network(text, strict=False) for text in used)
+    return any(net.version == 4 and net.prefixlen > 0 and candidate.overlaps(net) for net in networks)
+
+
+def is_free(used: Iterable[str], network: str) -> bool:
+    return not _overlap(ipaddress.IPv4Network(network), used)
+
+
 def choose_subnet(used: Iterable[str], wanted: str = "") -> str:
-    """The first /24 of 10.89.0.0/16 that overlaps no route of the controller, or `wanted` when given."""
-    taken = [ipaddress.ip_network(text, strict=False) for text in used]
-    taken = [net for net in taken if net.version == 4 and net.prefixlen > 0]
-    if wanted:
-        candidates = [ipaddress.ip_network(wanted)]
-    else:
-        candidates = list(ipaddress.ip_network("10.89.0.0/16").subnets(new_prefix=24))
+    """The first /24 of 10.89.0.0/16 that overlaps no network of the controller, or `wanted` when given."""
+    taken = list(used)
+    candidates = [wanted] if wanted else map(str, ipaddress.IPv4Network("10.89.0.0/16").subnets(new_prefix=24))
     for candidate in candidates:
-        if not any(candidate.overlaps(net) for net in taken):
-            return str(candidate)
-    reason = f"{wanted} overlaps a route of this machine" if wanted else "every /24 of 10.89.0.0/16 is routed already"
+        if is_free(taken, candidate):
+            return candidate
+    reason = f"{wanted} overlaps a network of this machine" if wanted else "every /24 of 10.89.0.0/16 is in use"
     raise LayoutError(f"No free lab network: {reason}; set lab_subnet to a free IPv4 network.")
 
 
@@ -62,10 +93,11 @@ def build(
     image: str,
     port: int,
     nics_of: Callable[[str], list[dict[str, str]]],
+    prefix: str = "",
 ) -> dict[str, Any]:
-    """Describe the whole rack; the result is rack.json."""
-    if not _NAME.match(name):
-        raise LayoutError(f"lab_name is {name!r}; it needs lower-case letters, digits and hyphens, a letter first.")
+    """Describe the whole rack; the result is rack.json. `prefix`: its name on this machine, where that is another."""
+    check_name(name)
+    prefix = prefix or name
     network = ipaddress.ip_network(subnet)
     names = node_names(count)
     if network.num_addresses < count + 16:
@@ -80,7 +112,7 @@ def build(
             raise LayoutError(f"Profile {profile} gives {node} the interface {', '.join(sorted(doubled))} twice.")
         described = {
             "name": node,
-            "container": f"{name}-{node}",
+            "container": f"{prefix}-{node}",
             "address": str(network[11 + index]),
             "profile": profile,
             "nics": nics,
@@ -91,14 +123,15 @@ def build(
     return {
         "schema": 1,
         "name": name,
+        "prefix": prefix,
         "engine": engine,
         "image": image,
         "profile": profile,
         "subnet": subnet,
         "prefix_length": network.prefixlen,
         "gateway": gateway,
-        "bridge": f"{tag(name)}-mgmt",
-        "fabric_netns": f"{name}-fabric",
+        "bridge": bridge(prefix),
+        "fabric_netns": fabric_netns(prefix),
         "port": port,
         "repository_url": f"http://{gateway}:{port}",
         "nodes": nodes,

@@ -37,14 +37,18 @@ def leftovers(cache: Path) -> list[Path]:
 
 
 def prune(cache: Path, engine_name: str) -> list[str]:
-    """Remove them; an image that a container still uses stays, for the engine refuses."""
+    """Remove them. Of the engine's images, which all checkouts share, only those that this one has made."""
     removed = []
     for path in leftovers(cache):
+        if path.parent.name == "images" and not forgotten(engine_name, f"{REPOSITORY}:{path.name}"):
+            continue
         shutil.rmtree(path)
         removed.append(str(path))
-    images, _repositories = in_use(cache)
-    listed = engine.run([engine_name, "images", "--format", "{{.Tag}}", "--filter", f"reference={REPOSITORY}"])
-    for tag in listed.stdout.split():
-        if tag not in images and engine.run([engine_name, "rmi", f"{REPOSITORY}:{tag}"]).returncode == 0:
-            removed.append(f"{REPOSITORY}:{tag}")
     return removed
+
+
+def forgotten(engine_name: str, image: str) -> bool:
+    """Remove an image; False: a container still uses it."""
+    if engine.run([engine_name, "image", "inspect", image]).returncode:
+        return True
+    return engine.run([engine_name, "rmi", image]).returncode == 0

@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     tools.add_argument("--all", action="store_true")
     tools.add_argument("names", nargs="*")
 
+    commands.add_parser("faults")
     fault = commands.add_parser("fault")
     fault.add_argument("name", help="name of a fault, `list` or `clear`")
     fault.add_argument("which", nargs="?", help="with `clear`: only this fault")
@@ -280,6 +281,12 @@ def _install_tools(given: argparse.Namespace) -> int:
     for name in names:
         toolbox.write(given.dir, name)
     return 0
+
+
+def _faults(given: argparse.Namespace) -> None:
+    from railyard_lab import faults
+
+    print(json.dumps({name: summary for name, (summary, _) in faults.FAULTS.items()}, indent=1))
 
 
 def _fault(given: argparse.Namespace) -> int:

@@ -1,7 +1,11 @@
 # (c) 2026 Railyard maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Things that go wrong with hardware and kernel: injected into the state, with a note of how it was before."""
+"""Things that go wrong with hardware and kernel: injected into the state, with a note of how it was before.
+
+Clearing one is what a technician does: the part is replaced and the machine has booted since, so what the fault wrote
+into the kernel's log and into counters is gone with it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from railyard_lab import interfaces, modules, packages
+from railyard_lab import interfaces, kernel_log, modules, packages
 from railyard_lab import state as state_file
 
 
@@ -22,6 +26,8 @@ class Refused(Exception):
 
 Inject = Callable[[dict[str, Any], Any, Any], dict[str, Any]]
 FAULTS: dict[str, tuple[str, Inject]] = {}
+# What others count, too: a fault takes back its own share.
+COUNTERS = ("flaps", "symbol_errors")
 
 
 def fault(name: str, summary: str) -> Callable[[Inject], Inject]:
@@ -65,6 +71,9 @@ def _restore(state: dict[str, Any], change: dict[str, Any]) -> None:
         holder.setdefault(key, change["old"])
         return
     present = holder[key] if isinstance(holder, list) or key in holder else None
+    if key in COUNTERS and isinstance(present, int):
+        holder[key] = max(0, present - (change["new"] - change["old"]))
+        return
     if present != change["new"]:
         return
     if change.get("added"):
@@ -85,7 +94,9 @@ def inject(name: str, device: str | None, value: str | None) -> dict[str, Any]:
             if change["path"][0] not in ("dmesg", "faults", "gid_tables")
         ]
         result = {"fault": name, "host": state["host"], **answer}
-        state["faults"].append({"name": name, "undo": changes, "result": result})
+        result["said"] = f"On {state['host']}, {FAULTS[name][0].split(' (')[0]} ({_details(answer)})."
+        logged = [line for line in state["dmesg"] if line not in before["dmesg"]]
+        state["faults"].append({"name": name, "undo": changes, "logged": logged, "result": result})
     _after(name)
     return result
 
@@ -93,6 +104,7 @@ def inject(name: str, device: str | None, value: str | None) -> dict[str, Any]:
 def clear(name: str | None) -> dict[str, Any]:
     with state_file.change() as state:
         chosen = [entry for entry in state["faults"] if name in (None, entry["name"])]
+        booted = kernel_log.boot_lines(state)
         for entry in reversed(chosen):
             for change in reversed(entry["undo"]):
                 _restore(state, change)
@@ -101,13 +113,25 @@ def clear(name: str | None) -> dict[str, Any]:
                 _set_mtu(state, mtu["interface"], mtu["mtu"])
             if entry["result"].get("restore_package"):
                 _install_package(entry["result"]["restore_package"])
+            state["dmesg"] = [line for line in state["dmesg"] if line not in entry.get("logged", [])]
+        # A boot with the fault told of it, as of a link that trained at half its width.
+        kernel_log.retell(state, booted)
         if any(entry["name"] == "acs_on" for entry in chosen):
             _write_acs(state)
         state["faults"] = [entry for entry in state["faults"] if entry not in chosen]
+        host = state["host"]
     for entry in chosen:
         _after(entry["name"])
     cables = [cable for entry in chosen for cable in entry["result"].get("cables", [])]
-    return {"cleared": [entry["name"] for entry in chosen], "cables": cables}
+    names = [entry["name"] for entry in chosen]
+    said = f"On {host}, {', '.join(names) or 'no fault'} was cleared."
+    return {"cleared": names, "cables": cables, "said": said}
+
+
+def _details(answer: dict[str, Any]) -> str:
+    """`device mlx5_4, rate gbps 200`: what a person may want to know of the fault that was put in."""
+    hidden = ("cables", "package", "restore_mtu", "restore_package")
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in answer.items() if key not in hidden)
 
 
 def describe(state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -180,8 +204,6 @@ def _pcie_width(state: dict[str, Any], device: Any, value: Any) -> dict[str, Any
         state["pci"][one]["link"]["width"] = width
     nic = state_file.nic_by(state, "pci", bdf)
     if nic is not None:
-        from railyard_lab import kernel_log
-
         state_file.log_kernel(state, kernel_log.pcie_bandwidth(state, bdf) or "")
     return {"device": bdf, "width": width, "max_width": function["link"]["max_width"]}
 

@@ -37,7 +37,8 @@ def pcie_bandwidth(state: dict[str, Any], bdf: str) -> str | None:
     )
 
 
-def boot_messages(state: dict[str, Any]) -> None:
+def boot_lines(state: dict[str, Any]) -> list[list[Any]]:
+    """What the kernel says of this hardware while it boots: `[[seconds, text]]`."""
     passthrough = "iommu=pt" in state["cmdline"].split()
     lines = [
         (0.0, "Linux version 6.1.0-32-amd64 (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0, "
@@ -58,4 +59,14 @@ def boot_messages(state: dict[str, Any]) -> None:
             lines.append((moment + 0.4, f"mlx5_core {nic['pci']} {nic['netdev']}: renamed from eth{number}"))
             lines.append((moment + 6.2, f"mlx5_core {nic['pci']} {nic['netdev']}: Link up"))
     lines.sort(key=lambda line: line[0])
-    state["dmesg"] = [[round(when, 6), text] for when, text in lines] + state["dmesg"]
+    return [[round(when, 6), text] for when, text in lines]
+
+
+def boot_messages(state: dict[str, Any]) -> None:
+    state["dmesg"] = boot_lines(state) + state["dmesg"]
+
+
+def retell(state: dict[str, Any], told: list[list[Any]]) -> None:
+    """Let the log say what the boot would have said of the hardware as it is now, instead of `told`."""
+    instead = {(when, text): line for (when, text), line in zip(told, boot_lines(state)) if [when, text] != line}
+    state["dmesg"] = [instead.get((when, text), [when, text]) for when, text in state["dmesg"]]

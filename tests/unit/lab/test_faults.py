@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from railyard_lab import faults
+from railyard_lab import cli, faults
 
 DRIVER = "580.95.05"
 
@@ -64,12 +64,54 @@ def test_a_fault_shows_and_goes(provisioned, name):
     assert answer.rc == 0, answer.err
     told = json.loads(answer.out)
     assert told["host"] == "gpu-01" and told["device"]
+    assert (
+        told["said"].startswith("On gpu-01, ")
+        and f"device {told['device']}" in told["said"]
+        and "{" not in told["said"]
+    )
     assert seen(host, name) != good
     listed = json.loads(host.lab("fault", "list").out)
     assert [entry["name"] for entry in listed if entry["active"]] == [name]
     host.lab("fault", "clear", name)
     assert comparable(host.state) == before
     assert [entry for entry in json.loads(host.lab("fault", "list").out) if entry["active"]] == []
+
+
+def log_of(host):
+    return [text for _when, text in host.state["dmesg"]]
+
+
+@pytest.mark.parametrize("name", sorted(set(faults.FAULTS) - {"sm_down"}))
+def test_a_cleared_fault_leaves_nothing_in_the_kernel_log(provisioned, name):
+    host = provisioned
+    before = log_of(host)
+    host.lab("fault", name)
+    host.lab("fault", "clear")
+    assert log_of(host) == before
+
+
+def test_only_what_the_fault_wrote_and_counted_goes_with_it(provisioned):
+    host = provisioned
+    start = host.nic("mlx5_4")["flaps"]
+    host.lab("fault", "link_flaps")
+    host.lab("fault", "port_down")
+    host.run("mlnx_qos", "-i", "enp94s0np0", "--pfc", "0,0,0,0,0,1,0,0")  # bounces the link, too
+    host.lab("fault", "clear")
+    assert host.nic("mlx5_4")["flaps"] == start + 1 and host.nic("mlx5_4")["symbol_errors"] == 0
+    assert [text for text in log_of(host) if "Link down" in text and "0000:5e:00.0" in text][1:] == [
+        "mlx5_core 0000:5e:00.0 enp94s0np0: Link down"
+    ]
+
+
+def test_a_link_that_booted_narrow_is_told_wide_once_its_fault_is_cleared(provisioned):
+    host = provisioned
+    before = log_of(host)
+    host.lab("fault", "pcie_width")
+    host.reboot()
+    assert sum("limited by" in text for text in log_of(host)) == 1
+    host.lab("fault", "clear")
+    assert not any("limited by" in text for text in log_of(host))
+    assert set(before) >= {text for text in log_of(host) if "PCIe bandwidth" in text}
 
 
 def test_no_subnet_manager_leaves_ports_initialising(make_host):
@@ -97,8 +139,10 @@ def test_faults_stack(provisioned):
     before = comparable(host.state)
     for name in ("port_down", "pcie_width", "firmware_drift"):
         host.lab("fault", name)
-    cables = json.loads(host.lab("fault", "clear").out)["cables"]
-    assert cables == ["enp94s0np0"]
+    cleared = json.loads(host.lab("fault", "clear").out)
+    assert cleared["cables"] == ["enp94s0np0"]
+    assert cleared["said"] == "On gpu-01, port_down, pcie_width, firmware_drift was cleared."
+    assert json.loads(host.lab("fault", "clear").out)["said"] == "On gpu-01, no fault was cleared."
     assert comparable(host.state) == before
 
 
@@ -123,3 +167,8 @@ def test_a_device_can_be_named(provisioned):
     assert "state DOWN" in host.run("rdma", "link", "show", "mlx5_10").out
     host.lab("fault", "gpu_missing", "--device", "2")
     assert "GPU-393" not in host.run("nvidia-smi", "-L").out and host.run("nvidia-smi", "-L").out.count("\n") == 7
+
+
+def test_faults_are_told_without_a_host(capsys):
+    cli.main(["faults"])
+    assert json.loads(capsys.readouterr().out)["gpu_missing"] == "a GPU fell off the bus"

@@ -88,13 +88,14 @@ def real_rack():
     while any(os.readlink(f"/proc/{node.pid}/ns/net") == own for node in nodes) and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
+        cables.ip([], cables.management_up(described["bridge"], described["subnet"], "unit"))
         cables.build(described)
         yield described, [node.pid for node in nodes]
     finally:
         for node in nodes:
             node.kill()
             node.wait()
-        cables.remove(described)
+        cables.remove(described["bridge"], described["fabric_netns"])
 
 
 def inside(pid: int, *argv: str) -> str:

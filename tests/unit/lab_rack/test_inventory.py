@@ -20,9 +20,17 @@ def inventory(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "CACHE", tmp_path)
+    monkeypatch.setattr(module, "INTERFACES", tmp_path / "net")
     monkeypatch.setattr(module.sys, "argv", ["rack.py", "--list"])
     monkeypatch.delenv("RAILYARD_LAB_NAME", raising=False)
     return module
+
+
+def bridge(tmp_path, described, directory) -> None:
+    """The rack's network, as the kernel shows it."""
+    path = tmp_path / "net" / described["bridge"] / "ifalias"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"railyard-lab {described['prefix']} {directory}\n")
 
 
 def test_a_rack_that_is_down_says_how_to_start_it(inventory, capsys):
@@ -34,6 +42,7 @@ def test_a_rack_that_is_down_says_how_to_start_it(inventory, capsys):
 
 def test_nodes_and_their_boots_are_listed(inventory, capsys, tmp_path):
     (tmp_path / "rack.json").write_text(json.dumps(rack()))
+    bridge(tmp_path, rack(), tmp_path)
     (tmp_path / "nodes/gpu-01").mkdir(parents=True)
     (tmp_path / "nodes/gpu-01/boot").write_text("0123456789abcdef\n")
     inventory.main()
@@ -50,9 +59,19 @@ def test_another_rack_is_chosen_by_name(inventory, capsys, tmp_path, monkeypatch
     monkeypatch.setenv("RAILYARD_LAB_NAME", "second")
     (tmp_path / "racks/second").mkdir(parents=True)
     (tmp_path / "racks/second/rack.json").write_text(json.dumps(rack(3, name="second")))
+    bridge(tmp_path, rack(3, name="second"), tmp_path / "racks/second")
     inventory.main()
     hostvars = json.loads(capsys.readouterr().out)["_meta"]["hostvars"]
     assert hostvars["gpu-03"]["lab_container"] == "second-gpu-03"
+
+
+@pytest.mark.parametrize("owner", ["", "/another/checkout/.cache/lab"])
+def test_a_rack_whose_network_is_gone_or_another_racks_is_down(inventory, capsys, tmp_path, owner):
+    (tmp_path / "rack.json").write_text(json.dumps(rack()))
+    if owner:
+        bridge(tmp_path, rack(), owner)
+    inventory.main()
+    assert "lab_down" in json.loads(capsys.readouterr().out)["gpu_nodes"]["vars"]
 
 
 def test_inventory_and_rack_agree_on_the_default_name(inventory):
