@@ -5,7 +5,7 @@ Usage: run_tests.py TIER [TIER ...]    with TIER one of lint, unit, molecule, si
 
 Every tier's own runner prints as it goes. The last line counts what passed and failed over all tiers:
 a lint command and a molecule scenario count one each, pytest counts its tests.
-The exit status is 0 when nothing failed and something ran.
+The exit status is 0 when nothing failed and something ran. However a run ends, no rack of the tests stays up.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import interruption
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv/bin"
@@ -54,7 +56,15 @@ def environment() -> dict[str, str]:
 
 def run(command: list[str], env: dict[str, str] | None = None) -> int:
     print(f"$ {' '.join(command)}", flush=True)
-    return subprocess.run(command, cwd=ROOT, env=env or environment(), check=False).returncode
+    return interruption.run(command, cwd=ROOT, env=env or environment()).returncode
+
+
+def take_down(name: str) -> None:
+    """Take down a rack that a run left up."""
+    directory = ROOT / ".cache/lab/racks" / name
+    if (directory / "rack.json").exists():
+        command = [sys.executable, "-B", "-m", "lab_rack", "down", "--dir", str(directory)]
+        subprocess.run(command, cwd=ROOT / "tests/lab", stdout=subprocess.DEVNULL, check=False)
 
 
 def commands(tally: Tally, named: dict[str, list[str]]) -> None:
@@ -125,10 +135,14 @@ def molecule(tally: Tally) -> None:
         errors="replace",
     )
     lines = []
-    for line in runner.stdout or ():
-        lines.append(COLOUR.sub("", line))
-        print(line, end="", flush=True)
-    rc = runner.wait()
+    try:
+        for line in runner.stdout or ():
+            lines.append(COLOUR.sub("", line))
+            print(line, end="", flush=True)
+        rc = runner.wait()
+    finally:
+        interruption.finish(runner)
+        take_down("molecule")
     recap = "".join(lines).rpartition("SCENARIO RECAP")[2]
     for scenario, failed in RECAP.findall(recap):
         tally.note(f"molecule {scenario}", failed == "0")
@@ -160,12 +174,18 @@ def main(names: list[str]) -> int:
     if unknown or not names:
         print(__doc__)
         return 2
+    interruption.arm()
     tallies: dict[str, tuple[Tally, float]] = {}
-    for name in names:
-        print(f"\n=== {name} ===", flush=True)
-        tally, start = Tally(), time.monotonic()
-        TIERS[name](tally)
-        tallies[name] = (tally, time.monotonic() - start)
+    try:
+        for name in names:
+            print(f"\n=== {name} ===", flush=True)
+            tally, start = Tally(), time.monotonic()
+            TIERS[name](tally)
+            tallies[name] = (tally, time.monotonic() - start)
+    except KeyboardInterrupt as signal:
+        take_down(os.environ.get("RAILYARD_TEST_RACK", "site"))
+        print(f"\nstopped by {signal} in {name}; no rack of the tests is up", flush=True)
+        return 130
 
     print("\n=== summary ===")
     for name, (tally, seconds) in tallies.items():

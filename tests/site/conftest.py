@@ -15,10 +15,8 @@ from rack import Rack
 
 @pytest.fixture(scope="session")
 def session_rack() -> Iterator[Rack]:
-    rack = Rack()
-    rack.up()
-    yield rack
-    rack.down()
+    with Rack().standing() as rack:
+        yield rack
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,22 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import interruption
+
 BIN = Path(sys.executable).parent
 # The terminal of a plain `ansible-playbook` never sees this rack: it has its own name.
 NAME = os.environ.get("RAILYARD_TEST_RACK", "site")
+LIMIT_S = 1800
+DIRECTORY = ROOT / ".cache/lab/racks" / NAME
 EXEC = re.compile(r"^<([^>]+)> SSH: EXEC ssh", re.MULTILINE)
 
 
@@ -60,6 +68,12 @@ class Run:
         return "\n".join([f"exit status {self.rc}", *failed, str(self.stats), self.stderr[-3000:], tail])
 
 
+def take_down(directory: Path) -> None:
+    """Take a rack down without Ansible, which an interruption may have left in the middle of something."""
+    command = [sys.executable, "-B", "-m", "lab_rack", "down", "--dir", str(directory)]
+    subprocess.run(command, cwd=ROOT / "tests/lab", stdout=subprocess.DEVNULL, check=True)
+
+
 class Rack:
     """The rack, by its playbooks. ``nodes`` and ``profile`` hold from ``up`` or ``reset`` on."""
 
@@ -83,9 +97,7 @@ class Rack:
 
     def playbook(self, playbook: str, *arguments: str, inventory: str | None = "inventories/lab", **env: str) -> Run:
         command = ["ansible-playbook", playbook, *(["-i", inventory] if inventory else []), *arguments]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self.environment(**env), capture_output=True, text=True, timeout=1800, check=False
-        )
+        done = interruption.run(command, cwd=ROOT, env=self.environment(**env), capture=True, timeout=LIMIT_S)
         try:
             data = json.loads(done.stdout[done.stdout.index("{") :])
         except ValueError:
@@ -105,7 +117,16 @@ class Rack:
         self.lab(lab_state="reset", lab_nodes=self.nodes, lab_profile=self.profile)
 
     def down(self) -> None:
-        self.lab(lab_state="down")
+        take_down(DIRECTORY)
+
+    @contextmanager
+    def standing(self) -> Iterator[Rack]:
+        """The rack, which goes down whatever happens: a failure, an interruption, a start that comes half way."""
+        try:
+            self.up()
+            yield self
+        finally:
+            self.down()
 
     def site(self, *arguments: str, **env: str) -> Run:
         return self.playbook("site.yml", *arguments, **env)
@@ -117,9 +138,10 @@ class Rack:
 
     def shell(self, host: str, script: str) -> str:
         """Run a script in a node through the engine, past ssh and Ansible, so that a test sees the node itself."""
-        engine = json.loads(self.engine())["engine"]
+        rack = json.loads((DIRECTORY / "rack.json").read_text())
+        container = next(node["container"] for node in rack["nodes"] if node["name"] == host)
         done = subprocess.run(
-            [engine, "exec", f"{NAME}-{host}", "sh", "-c", script],
+            [rack["engine"], "exec", container, "sh", "-c", script],
             env=self.environment(**self.engine_environment()), capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{host}: {script}: {done.stderr}"
@@ -138,7 +160,7 @@ class Rack:
         """Run the site and count, per host, how often a process was started there over ssh."""
         command = ["ansible-playbook", "site.yml", "-i", "inventories/lab", "-vvv", *arguments]
         env = self.environment(ANSIBLE_STDOUT_CALLBACK="default")
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False)
+        done = interruption.run(command, cwd=ROOT, env=env, capture=True, timeout=LIMIT_S)
         return Run(done.returncode, done.stdout, done.stderr), Counter(EXEC.findall(done.stdout))
 
 
