@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/site"))
+sys.path[:0] = [str(ROOT / "tests/site"), str(ROOT / "tools")]
 # Beside the rack of the tests, which may run at the same time.
 os.environ.setdefault("RAILYARD_TEST_RACK", "bench")
 

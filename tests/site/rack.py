@@ -136,20 +136,20 @@ class Rack:
         assert run.rc == 0, run.describe()
         return run
 
-    def shell(self, host: str, script: str) -> str:
-        """Run a script in a node through the engine, past ssh and Ansible, so that a test sees the node itself."""
+    def inside(self, host: str) -> list[str]:
+        """How a command is put into a node: through the engine, past ssh and Ansible, so that a test sees the node."""
         rack = json.loads((DIRECTORY / "rack.json").read_text())
         container = next(node["container"] for node in rack["nodes"] if node["name"] == host)
+        return [rack["engine"], "exec", container]
+
+    def shell(self, host: str, script: str) -> str:
+        """What a script in a node prints."""
         done = subprocess.run(
-            [rack["engine"], "exec", container, "sh", "-c", script],
+            [*self.inside(host), "sh", "-c", script],
             env=self.environment(**self.engine_environment()), capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{host}: {script}: {done.stderr}"
         return done.stdout
-
-    def engine(self) -> str:
-        command = [sys.executable, "-B", "-m", "lab_rack", "detect"]
-        return subprocess.run(command, cwd=ROOT / "tests/lab", capture_output=True, text=True, check=True).stdout
 
     @staticmethod
     def engine_environment() -> dict[str, str]:

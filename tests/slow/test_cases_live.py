@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "site"))
 
-from rack import NAME, Rack, Run
+from rack import Rack, Run
 
 NODE, OTHER = "gpu-02", "gpu-01"
 
@@ -188,9 +188,8 @@ HOLDER = textwrap.dedent("""
 @contextmanager
 def lock_held(rack: Rack, seconds: int) -> Iterator[subprocess.Popen]:
     rack.shell(NODE, f"cat > /run/holder.py <<'EOF'\n{HOLDER}\nEOF")
-    engine = ["podman" if "podman" in rack.engine() else "docker", "exec", f"{NAME}-{NODE}"]
     environment = rack.environment(**rack.engine_environment())
-    command = [*engine, "python3", "/run/holder.py", str(seconds)]
+    command = [*rack.inside(NODE), "python3", "/run/holder.py", str(seconds)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline().strip() == "held"
