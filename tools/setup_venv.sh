@@ -22,5 +22,12 @@ fi
 echo "setup: making .venv with $("$python" --version) (about a minute)"
 rm -f "$stamp"
 "$python" -m venv --clear .venv
-.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+# What pip has to say (of a configuration that names places which are not there, say) matters when it fails.
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! .venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "setup: pip could not install requirements.txt into .venv" >&2
+    exit 1
+fi
 echo "$wanted" >"$stamp"
