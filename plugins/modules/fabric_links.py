@@ -477,6 +477,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         if reload:
             links.settle(SETTLE_S)
         present = links.read_back() if changes else links.present
+        links.give_back_kernel_conf()
         if disable:
             cli.run(["systemctl", "disable", disable])
         if ours and ours != unit and not enable:

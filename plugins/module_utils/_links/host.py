@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import kernel_conf, managers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
     Delta,
     delta,
@@ -190,8 +190,15 @@ class Links:
             return known or as_found(self.present[link.netdev], link.management)
         members = link.bond.members if link.bond else ()
         # Let go by its bond, a member goes back to what it had when it joined: after a boot, that is the bond's.
-        found = {name: {"mtu": self.found(name).mtu, "up": self.found(name).up} for name in members}
+        found = {name: as_found(self.found(name), management=False) for name in members}
         return {"absent": True, **({"members": {**found, **(known or {}).get("members", {})}} if members else {})}
+
+    def give_back_kernel_conf(self) -> None:
+        """Last of all, once the network manager has let go of the interface, or of a bond's members."""
+        for name in self.record.keys() - self.wanted.keys():
+            was = self.record[name].get("before", {})
+            for netdev, found in ((name, was), *was.get("members", {}).items()):
+                kernel_conf.give_back(netdev, found.get("kernel", {}))
 
     def _still_there(self, members: t.Mapping[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
         return {name: found for name, found in members.items() if name in self.present}
@@ -211,7 +218,13 @@ class Links:
 def as_found(link: Link, management: bool) -> dict[str, t.Any]:
     """Return what a link has before the first change, for the record: of a rail only what is not added but replaced."""
     if not management:
-        return {"mtu": link.mtu, "up": link.up, **({"ipoib": {"mode": link.ipoib.mode}} if link.ipoib else {})}
+        kernel = kernel_conf.found(link.netdev)
+        return {
+            "mtu": link.mtu,
+            "up": link.up,
+            **({"ipoib": {"mode": link.ipoib.mode}} if link.ipoib else {}),
+            **({"kernel": kernel} if kernel else {}),
+        }
     # The kernel's own routes come and go with the addresses.
     routes = frozenset(route for route in link.routes if route.via)
     return {**as_plan(replace(link, routes=routes)), "up": link.up, "management": True}

@@ -126,7 +126,7 @@ def test_unit_is_disabled_with_the_last_link_where_the_first_had_enabled_it(
     given_back = call(state="absent")
     assert told("disable") == 1
     assert {"before": "enabled\n", "after": "disabled\n"}.items() <= given_back["diff"][-1].items()
-    assert call(state="absent")["changed"] is False and not list((tmp_path / "state").iterdir())
+    assert call(state="absent")["changed"] is False and not (tmp_path / "state").exists()
 
 
 def test_unit_that_was_enabled_before_stays_so(host: Host) -> None:
