@@ -42,8 +42,6 @@ NOT_OURS = re.compile(
     r"|/var/lib/(?:dpkg|apt/extended_states|apt/lists/.*_debian_|apt/lists/auxfiles|systemd/|pam/|ucf/|dbus/)"
     r"|/etc/(?:passwd|group|shadow|gshadow|subuid|subgid)-?$"
     r"|^net\.netfilter|^net\.ipv[46]\.neigh|kernel\.(?:random|ns_last_pid|pty)|^net\.ipv4\.tcp_mem|^vm\.stat"
-    # systemd-networkd sets these two on each interface that it looks at, ours or not.
-    r"|^net\.ipv4\.conf\.[^.]+\.promote_secondaries|^net\.ipv6\.conf\.[^.]+\.accept_ra\b"
 )
 
 
