@@ -17,6 +17,10 @@ BAD = {
     "rail count": (["gpu_fabric_expected_rails=4"], ["gpu_fabric_expected_rails", "4"]),
     "overlap": (["gpu_fabric_rail_ipv4=10.0.0.0/8", "gpu_fabric_rail_ipv4_prefix=9"], ["gpu_fabric_rail_ipv4"]),
     "contradiction": (["gpu_fabric_roce_dscp=48"], ["gpu_fabric_roce_cnp_dscp"]),
+    "role variable": (["security_groups_policy=foo"], ["security_groups_policy", "'foo'", "drop, accept"]),
+    "role variable out of range": (["rdma_rollback_s=-5"], ["rdma_rollback_s", "'-5'", "from 0 to 3600"]),
+    "unknown role variable": (["security_groups_polcy=accept"], ["security_groups_polcy", "security_groups_policy"]),
+    "batch": (["gpu_fabric_batch=abc"], ["gpu_fabric_batch", "'abc'", "25%"]),
     "choice": (["gpu_fabric_allow_disruption=yes"], ["gpu_fabric_allow_disruption", "linkflap"]),
 }
 
