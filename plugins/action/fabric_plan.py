@@ -44,8 +44,12 @@ class ActionModule(ActionBase):
         live = set(task_vars.get("ansible_play_hosts") or play)
         groups = task_vars.get("groups", {})
         members = list(groups.get(args["group"]) or groups.get("all") or play)
-        variables, facts, connection, problems = {}, {}, {}, []
-        roles, strangers, batch = _roles(), set(), {}
+        variables: dict[str, dict[str, t.Any]] = {}
+        facts, connection = {}, {}
+        problems: list[tuple[str, intents.Problem]] = []
+        roles = _roles()
+        strangers: set[str] = set()
+        batch: dict[str, str] = {}
         for host in dict.fromkeys([*play, *members]):
             hostvars = task_vars["hostvars"][host]
             number, _ = _value(hostvars, "gpu_fabric_node_id")
@@ -59,9 +63,9 @@ class ActionModule(ActionBase):
                 variables[host][name], reason = _value(hostvars, name)
                 if reason:
                     problems.append((host, _no_value(name, reason)))
-            judged = role_variables.judge(roles, _of_roles(hostvars, roles), intents.PREFIX)
-            problems += [(host, problem) for problem in judged.problems]
-            strangers |= set(judged.strangers)
+            of_roles = role_variables.judge(roles, _of_roles(hostvars, roles), intents.PREFIX)
+            problems += [(host, problem) for problem in of_roles.problems]
+            strangers |= set(of_roles.strangers)
             batch.setdefault(repr(variables[host].get("gpu_fabric_batch")), host)
             found = (hostvars.get("ansible_facts") or {}).get("gpu_fabric")
             if found and host in live:
