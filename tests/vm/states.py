@@ -9,11 +9,15 @@ import runs
 from machines import Pair
 
 
+# What network managers set for an interface that they take on, whatever the plan says.
+MANAGED = [f"net.ipv6.conf.ens{slot}.accept_ra" for slot in (4, 5, 6, 7)]
+
+
 def states(pair: Pair, plan: dict[str, Any] | None = None) -> dict[str, Any]:
     """State of each machine, with the kernel parameters that the plan, if there is one yet, names."""
     keys = {name: sorted(host["sysctl"]) for name, host in plan["hosts"].items()} if plan else {}
     with ThreadPoolExecutor() as both:
-        found = both.map(lambda machine: runs.state_of(machine, keys.get(machine.name)), pair.machines)
+        found = both.map(lambda machine: runs.state_of(machine, [*keys.get(machine.name, []), *MANAGED]), pair.machines)
         return {machine.name: state for machine, state in zip(pair.machines, found)}
 
 
