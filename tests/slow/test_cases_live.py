@@ -30,6 +30,8 @@ class Case:
     severity: str
     arguments: tuple[str, ...] = ()
     restart: bool = False
+    #: Not what a layer of the run sets right, nor what is only looked at when a fabric is slow.
+    stops: bool = False
 
 
 FIRST_RAIL = "netdev=$(basename /sys/class/infiniband/mlx5_0/device/net/*)"
@@ -51,6 +53,7 @@ CASES = {
         finding="RF-PLAN-NCCL-ENV",
         words=("mlx5_0", "index 3", "fe80", "index 5"),
         severity="fail",
+        stops=True,
         arguments=("-e", '{"gpu_fabric_nccl_env": {"NCCL_IB_GID_INDEX": "3"}}'),
     ),
     "PCIe ACS redirects peers": Case(
@@ -73,6 +76,7 @@ CASES = {
         finding="RF-SYSCTL-OVERRIDDEN",
         words=("zz-site.conf", "net.core.rmem_max", "212992"),
         severity="fail",
+        stops=True,
     ),
     "a kernel argument never reached the kernel": Case(
         breaks="""
@@ -84,6 +88,7 @@ CASES = {
         finding="RF-CMDLINE-NOT-ACTIVE",
         words=("50-cloudimg-settings.cfg", "pcie_aspm=off", "/proc/cmdline"),
         severity="fail",
+        stops=True,
     ),
     "memory may not be pinned by a service": Case(
         breaks=f"""
@@ -166,9 +171,7 @@ def test_fault_made_by_hand_is_named(rack: Rack, healthy: set, name: str) -> Non
     for word in case.words:
         assert word in text, text
     assert case.severity in {finding["severity"] for finding in found}
-    # What a later layer sets right, or what only a look at a running job can judge, does not stop a run.
-    stops = [f for f in new if (f["severity"], f["phase"]) == ("fail", "preflight") and not f.get("mended_by")]
-    assert (run.rc != 0) == bool(stops), run.describe()
+    assert (run.rc != 0) == case.stops, run.describe()
     assert not [finding for finding in new if finding["id"] != case.finding and finding["severity"] == "fail"], new
     after = rack.playbook("playbooks/preflight.yml")
     assert places(findings(after)) == healthy
@@ -214,6 +217,6 @@ def test_a_package_lock_held_too_long_is_told_with_its_holder(rack: Rack) -> Non
         assert holder.poll() is None, "the holder of the lock was ended"
     assert run.rc != 0
     assert run.stats[NODE]["failures"] == 1, run.describe()
-    for word in (NODE, "lock", "unattended-upgr", "pid"):
+    for word in ("/var/lib/dpkg/lock-frontend", "held by process", "holder.py", "5 s"):
         assert word in run.messages(), run.describe()
     assert run.stats[OTHER]["failures"] == 0
