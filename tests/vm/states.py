@@ -8,7 +8,6 @@ from typing import Any
 import runs
 from machines import Pair
 
-
 # What network managers set for an interface that they take on, whatever the plan says.
 MANAGED = [f"net.ipv6.conf.ens{slot}.accept_ra" for slot in (4, 5, 6, 7)]
 
