@@ -103,6 +103,39 @@ def initramfs_command(root: str, release: str, which: t.Callable[[str], str | No
     return None
 
 
+class Brought:
+    """The modules that came into the kernel for sets of ours, by the sets' names: they go again with these."""
+
+    def __init__(self, stems: t.Sequence[str], running: Running, cli: Cli, state: StateFile) -> None:
+        self._stems, self._running, self._cli, self._state = stems, running, cli, state
+
+    def present(self) -> list[str]:
+        loaded, records = self._running.loaded(), self._state.load()
+        return sorted({name for stem in self._stems for name in records.get(stem, ()) if name in loaded})
+
+    def remember(self, came: t.Collection[str]) -> None:
+        if came:
+            records = self._state.load()
+            stem = self._stems[0]
+            self._state.save({**records, stem: sorted({*records.get(stem, ()), *came})})
+
+    def give_back(self) -> list[str]:
+        """Take them out of the kernel, users before used. What is in use stays, and the answer says so."""
+        left, said = self.present(), ""
+        progress = True
+        while left and progress:
+            progress = False
+            for name in list(left):
+                # Its package may be gone, and with it what modprobe would look into.
+                result = self._cli.run(["rmmod", name], check=False)
+                said = result.stderr.strip() or said
+                if name not in self._running.loaded():
+                    left.remove(name)
+                    progress = True
+        self._state.save({stem: names for stem, names in self._state.load().items() if stem not in self._stems})
+        return [f"{', '.join(left)}: still in use, and loaded until the next boot ({said.rstrip('.')})"] if left else []
+
+
 class ModuleSet:
     """The wanted modules against the files and the running kernel."""
 
@@ -119,13 +152,12 @@ class ModuleSet:
         root: str = "/",
         state: StateFile | None = None,
         absent: bool = False,
+        came_with: t.Sequence[str] = (),
     ) -> None:
         self._cli = cli
-        self._stem = stem
-        self._state = state
-        self._records: dict[str, t.Any] = state.load() if state else {}
         self._root = root
         self._running = Running(root)
+        self._brought = Brought([stem, *came_with], self._running, cli, state) if state else None
         load = list(dict.fromkeys(checked_name(name) for name in load))
         self._blacklist = list(dict.fromkeys(checked_name(name) for name in blacklist))
         options = {checked_name(name): " ".join(text.split()) for name, text in options.items()}
@@ -151,7 +183,7 @@ class ModuleSet:
                 f"{name} (loaded)", name in self._to_unload, "anew" if name in self._to_unload else "yes"
             )
         #: What is in the kernel for this module's sake, and goes with the rest where nothing uses it.
-        self.given_back = [name for name in self._records.get(stem, ()) if absent and name in loaded]
+        self.given_back = self._brought.present() if self._brought and absent else []
         for name in self.given_back:
             self.changes.compare(f"{name} (loaded)", "yes", None)
         #: Why some of it stays until the next boot.
@@ -194,7 +226,8 @@ class ModuleSet:
         if self.initramfs is not None:
             self._cli.run(self.initramfs, timeout_s=1800)
         self._unload()
-        self._give_back()
+        if self.given_back and self._brought:
+            self.kept = self._brought.give_back()
         before = self._running.loaded()
         failures = []
         for name in self._to_load:
@@ -205,33 +238,9 @@ class ModuleSet:
             elif name not in self._running.loaded():
                 failures.append(f"{name} is not among the loaded modules although modprobe succeeded")
         # modprobe brings along what a module needs.
-        self._remember(self._running.loaded() - before)
+        if self._brought:
+            self._brought.remember(self._running.loaded() - before)
         return failures
-
-    def _remember(self, came: set[str]) -> None:
-        if self._state and came:
-            ours = sorted({*self._records.get(self._stem, ()), *came})
-            self._records = {**self._records, self._stem: ours}
-            self._state.save(self._records)
-
-    def _give_back(self) -> None:
-        """Take out of the kernel what this module put there, users before used; what is in use stays."""
-        left, said = list(self.given_back), ""
-        progress = True
-        while left and progress:
-            progress = False
-            for name in list(left):
-                # Its package may be gone, and with it what modprobe would look into.
-                result = self._cli.run(["rmmod", name], check=False)
-                said = result.stderr.strip() or said
-                if name not in self._running.loaded():
-                    left.remove(name)
-                    progress = True
-        if left:
-            self.kept = [f"{', '.join(left)}: still in use, and loaded until the next boot ({said.rstrip('.')})"]
-        if self.given_back and self._state:
-            self._records = {stem: names for stem, names in self._records.items() if stem != self._stem}
-            self._state.save(self._records)
 
     def _unload(self) -> None:
         for name in self._to_unload:
@@ -245,6 +254,7 @@ class ModuleSet:
 
 
 __all__ = (
+    "Brought",
     "ModuleSet",
     "Running",
     "checked_name",

@@ -54,6 +54,12 @@ options:
       - Nothing is done where this kernel boots without one.
     type: bool
     default: false
+  came_with:
+    description:
+      - Names of package sets. With O(state=absent), modules that their packages loaded on installation go as well.
+    type: list
+    elements: str
+    default: []
   failed:
     description: What to do when a module does not load. The files are in place by then.
     type: str
@@ -146,6 +152,7 @@ def main() -> t.NoReturn:
             "reload": {"type": "list", "elements": "str", "default": []},
             "now": {"type": "bool", "default": True},
             "initramfs": {"type": "bool", "default": False},
+            "came_with": {"type": "list", "elements": "str", "default": []},
             "failed": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
@@ -165,6 +172,7 @@ def main() -> t.NoReturn:
             module.params["reload"] if wanted else [],
             state=StateFile("modules.json"),
             absent=not wanted,
+            came_with=module.params["came_with"],
         )
         if len(todo.changes) and not module.check_mode:
             failures = todo.apply()

@@ -127,7 +127,10 @@ options:
     type: int
     default: 300
   state:
-    description: V(absent) purges the packages that this set brought, and removes its holds, pins, source and key.
+    description:
+      - V(absent) purges the packages that this set brought, with what only they needed, and removes its holds, pins,
+        source and key.
+      - Kernel modules that came with the packages are left to O(railyard.gpu_fabric.kernel_modules#module:came_with).
     type: str
     choices: [present, absent]
     default: present
@@ -185,11 +188,14 @@ changed_paths:
   sample: [/etc/apt/sources.list.d/nvidia.sources]
 """
 
+import re
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import Brought, Running
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._package_set import PackageSet, backend
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages import (
     PROTECTED,
@@ -198,6 +204,9 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages impo
     Request,
     checked,
 )
+
+# Modules that packages of the stack load as they are installed. Others that come meanwhile are somebody else's.
+STACK = re.compile(r"(nvidia|gdrdrv|ib_|iw_|rdma|mlx5_ib|mlx_compat)")
 
 
 def repository_from(params: dict[str, t.Any] | None) -> Repository | None:
@@ -270,9 +279,13 @@ def main() -> t.NoReturn:
             StateFile("packages.json"),
             absent=module.params["state"] == "absent",
         )
+        running = Running()
+        brought = Brought([module.params["name"]], running, Cli(), StateFile("modules.json"))
         changed = bool(len(packages.changes))
         if changed and not module.check_mode:
+            before = running.loaded()
             packages.apply()
+            brought.remember([name for name in running.loaded() - before if STACK.match(name)])
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _modules
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet, Running
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import Brought, ModuleSet, Running
 
 LOAD = "etc/modules-load.d/gpu-fabric.conf"
 PROBE = "etc/modprobe.d/gpu-fabric.conf"
@@ -198,6 +198,17 @@ def test_absent_takes_out_of_the_kernel_what_it_put_there(kernel: Kernel) -> Non
     assert Running(str(kernel.root)).loaded() == {"mlx5_core"} and foretold.kept == []
     assert not (kernel.root / "state").exists()
     assert not len(recorded(kernel, absent=True).changes)
+
+
+def test_what_came_with_packages_goes_with_the_sets_that_are_named(kernel: Kernel) -> None:
+    state = StateFile("modules.json", str(kernel.root / "state"))
+    for stem, names in {"gpu-fabric-ofed": ["ib_umad"], "gpu-fabric-driver": ["nvidia"]}.items():
+        for name in names:
+            kernel.insert(name)
+        Brought([stem], Running(str(kernel.root)), kernel, state).remember(names)
+    recorded(kernel, absent=True, came_with=["gpu-fabric-ofed"]).apply()
+    assert Running(str(kernel.root)).loaded() == {"nvidia"}
+    assert state.load() == {"gpu-fabric-driver": ["nvidia"]}
 
 
 def test_absent_leaves_what_is_in_use_and_says_so_once(kernel: Kernel) -> None:
