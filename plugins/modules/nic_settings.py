@@ -210,11 +210,13 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
-    settings = [
-        difference.setting(todo.port.netdev, step.knob.name, step.before, step.after)
+    settings = {
+        (todo.port.netdev, step.knob.name): difference.setting(
+            todo.port.netdev, step.knob.name, step.before, step.after
+        )
         for todo in todos
         for step in todo.steps
-    ]
+    }
     installation = Installation(ports, host)
     files = ChangeSet()
     reinstall = installation.compare(files)
@@ -236,7 +238,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         state.save(remembered(record, entries, todos))
     return {
         "changed": bool(settings or files),
-        "diff": difference.of(settings, files),
+        "diff": difference.of(settings, files, program.CONFIG),
         "changed_ports": sorted({todo.port.netdev for todo in todos if todo.steps}),
         "unsupported": {todo.port.netdev: todo.unsupported for todo in todos if todo.unsupported},
     }

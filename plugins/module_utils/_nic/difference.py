@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import Change, ChangeSet
@@ -23,6 +24,46 @@ def setting(netdev: str, name: str, before: t.Any, after: t.Any) -> str:
     return f"{netdev} {name} {_shown(before)} -> {_shown(after)}"
 
 
+def kept(before: str, after: str) -> dict[tuple[str, str], str] | None:
+    """The same of two versions of the file that the boot reads, by port and setting; None where one is no such file."""
+    old, new = _entries(before), _entries(after)
+    if old is None or new is None:
+        return None
+    lines = {}
+    for netdev in dict.fromkeys([*new, *old]):
+        one, other = old.get(netdev, {}), new.get(netdev, {})
+        for name in dict.fromkeys([*other, *one]):
+            if one.get(name) != other.get(name):
+                pair = _differing(one.get(name), other.get(name))
+                lines[netdev, name] = f"{netdev} {name} {_shown(pair[0])} -> {_shown(pair[1])} (at boot)"
+    return lines
+
+
+def _entries(text: str) -> dict[str, dict[str, t.Any]] | None:
+    try:
+        config = json.loads(text)
+        entries = {
+            str(port["netdev"]): {
+                **{key: port[key] for key in port if key not in ("netdev", "settings")},
+                **port["settings"],
+            }
+            for port in config["ports"]
+        }
+        return {**entries, "@host": dict(config.get("host", {}))}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _differing(before: t.Any, after: t.Any) -> tuple[t.Any, t.Any]:
+    """Of two maps the keys that differ, each where it is."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return before, after
+    return (
+        {key: value for key, value in before.items() if after.get(key) != value},
+        {key: value for key, value in after.items() if before.get(key) != value},
+    )
+
+
 def _shown(value: t.Any) -> str:
     if value is None:
         return "unset"
@@ -30,15 +71,24 @@ def _shown(value: t.Any) -> str:
         return str(int(value))
     if isinstance(value, (list, tuple)):
         return ",".join(map(_shown, value))
+    if isinstance(value, dict) and not value:
+        return "nothing"
     if isinstance(value, dict):
         return " ".join(f"{key}:{_shown(item)}" for key, item in value.items())
     return str(value)
 
 
-def of(settings: list[str], files: ChangeSet) -> list[dict[str, str]]:
-    """The module's ``diff``. Where no setting changes, files have drifted, and their lines are what there is to see."""
-    parts = [f"{line}\n" for line in settings]
-    parts += [_summary(change) if settings else _lines(change) for change in files]
+def of(settings: dict[tuple[str, str], str], files: ChangeSet, config: str) -> list[dict[str, str]]:
+    """The module's ``diff``. *settings*: the lines of what changes now; *config*: the file that the boot reads.
+
+    Of a file that says nothing else than these lines the size of its change is enough. Any other that drifted by itself
+    is shown.
+    """
+    at_boot = next((kept(change.before, change.after) for change in files if change.subject == config), None) or {}
+    parts = [f"{line}\n" for line in {**at_boot, **settings}.values()]
+    for change in files:
+        said = bool(settings) or (change.subject == config and at_boot)
+        parts.append(_summary(change) if said else _lines(change))
     return [{"prepared": "".join(parts)}] if parts else []
 
 

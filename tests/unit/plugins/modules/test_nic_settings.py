@@ -185,14 +185,42 @@ def test_of_a_file_that_drifted_the_changed_lines_are_shown(machine: Path) -> No
     config = machine / "etc/nics.json"
     config.write_text(config.read_text().replace("0000:18:00.0", "0000:19:00.0"))
     told = run(check_mode=True, ports=[PORT])
-    text = told["diff"][0]["prepared"]
     assert told["changed"] and told["changed_ports"] == []
-    assert [line for line in text.splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")] == [
-        '-      "pci": "0000:19:00.0",',
-        '+      "pci": "0000:18:00.0",',
+    assert told["diff"][0]["prepared"].splitlines() == [
+        "lo pci 0000:19:00.0 -> 0000:18:00.0 (at boot)",
+        f"{program.CONFIG}: 1 lines added, 1 removed",
     ]
-    assert text.startswith(f"--- {program.CONFIG}\n+++ {program.CONFIG}\n@@ ")
     assert run(ports=[PORT])["diff"] == told["diff"] and not run(ports=[PORT])["changed"]
+
+
+def test_lines_of_a_file_that_is_no_list_of_settings(machine: Path) -> None:
+    run(ports=[PORT], allow_disruption="linkflap")
+    for path, text in ((machine / "etc/nics.json", "{broken\n"), (machine / "units" / install.UNIT, "[Unit]\nX=1\n")):
+        good = path.read_text()
+        path.write_text(text)
+        shown = run(check_mode=True, ports=[PORT])["diff"][0]["prepared"]
+        assert shown.startswith(f"--- {path}\n+++ {path}\n@@ ")
+        assert all(f"-{line}" in shown.splitlines() for line in text.splitlines() if line not in good)
+        assert "\n \n" not in shown, "no lines around it"
+        run(ports=[PORT])
+        assert path.read_text() == good
+
+
+def test_what_the_boot_sets_is_compared_setting_by_setting() -> None:
+    def config(dscp: str, tclass: int, extra: bool = False) -> str:
+        settings = {"dscp_to_priority": {dscp: 3, "48": 6}, "traffic_class": tclass, "pfc": MASK}
+        ports = [{**PORT, "netdev": f"e{number}", "settings": settings} for number in range(2 + extra)]
+        return json.dumps({"ports": ports}, indent=2)
+
+    lines = difference.kept(config("26", 106), config("24", 98))
+    assert lines is not None and list(lines.values()) == [
+        "e0 dscp_to_priority 26:3 -> 24:3 (at boot)",
+        "e0 traffic_class 106 -> 98 (at boot)",
+        "e1 dscp_to_priority 26:3 -> 24:3 (at boot)",
+        "e1 traffic_class 106 -> 98 (at boot)",
+    ]
+    assert {netdev for netdev, _ in difference.kept(config("26", 106, True), config("26", 106)) or ()} == {"e2"}
+    assert difference.kept("[]", config("26", 1)) is None and difference.kept("", config("26", 1)) is None
 
 
 @pytest.mark.parametrize(
