@@ -55,6 +55,7 @@ def test_report_tells_the_run(story: dict, fresh: Rack) -> None:
     assert len(measured) == 8 * len(fresh.hosts)
     assert all(result["verdict"] == "pass" for result in report["benchmarks"]), report["benchmarks"]
     page = (story["reports"] / "report.html").read_text()
+    assert "<h1>Lab rack: GPUs, NICs and what they measure are simulated</h1>" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "<script" not in page
     suites = ET.parse(story["reports"] / "junit.xml").getroot()
     assert {suite.get("name") for suite in suites} >= set(fresh.hosts)
