@@ -138,7 +138,8 @@ def cmd_daemon(options: argparse.Namespace) -> dict[str, Any]:
 def cmd_containers(options: argparse.Namespace) -> dict[str, Any]:
     """Compare the engine's containers with rack.json: which to remove, which to start, which are right."""
     rack = remains.described(options.dir)
-    present = engine.containers_of(options.engine, rack.get("prefix", rack.get("name", "")))
+    # A rack that is not described has no containers: the engine would answer with those of every rack.
+    present = engine.containers_of(options.engine, rack.get("prefix", rack["name"])) if rack else []
     wanted = {node["container"]: node for node in rack.get("nodes", [])}
     right = [c["name"] for c in present if c["name"] in wanted and c["spec"] == wanted[c["name"]]["spec"]]
     running = {c["name"] for c in present if c["running"]}

@@ -171,10 +171,9 @@ def answers(engine: str, env: Mapping[str, str] | None = None) -> bool:
     return shutil.which(engine) is not None and run([engine, "ps", "--quiet"], env).returncode == 0
 
 
-def inspect_all(engine: str, env: Mapping[str, str] | None = None, rack: str = "") -> list[dict[str, Any]]:
-    """The containers of one lab rack or of all, running or not, as the engine describes them."""
-    label = f"label=railyard.lab={rack}" if rack else "label=railyard.lab"
-    listed = run([engine, "ps", "--all", "--quiet", "--filter", label], env)
+def inspect_all(engine: str, env: Mapping[str, str] | None = None, label: str = "railyard.lab") -> list[dict[str, Any]]:
+    """The containers that have a label, running or not, as the engine describes them; by itself: those of all racks."""
+    listed = run([engine, "ps", "--all", "--quiet", "--filter", f"label={label}"], env)
     if listed.returncode != 0:
         raise EngineError(f"{engine} ps: {reason(listed)}")
     if not listed.stdout.split():
@@ -186,8 +185,10 @@ def inspect_all(engine: str, env: Mapping[str, str] | None = None, rack: str = "
 
 def containers_of(engine: str, rack_name: str) -> list[dict[str, Any]]:
     """The rack's containers, running or not: name, node, running, spec."""
+    if not rack_name:
+        raise EngineError("A rack without a name has no containers.")
     found = []
-    for entry in inspect_all(engine, rack=rack_name):
+    for entry in inspect_all(engine, label=f"railyard.lab={rack_name}"):
         labels = entry["Config"]["Labels"] or {}
         found.append(
             {

@@ -14,7 +14,8 @@ import sys
 import urllib.request
 
 import pytest
-from lab_rack import content, daemon, hardware, lock, prune, room, seed
+from lab_rack import __main__ as program
+from lab_rack import content, daemon, engine, hardware, lock, prune, room, seed
 from test_cables import rack
 
 
@@ -231,3 +232,18 @@ def test_only_what_no_rack_uses_is_forgotten(tmp_path, monkeypatch):
     # What a container still uses is asked for again next time; images of other checkouts are not asked for.
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["busy", "one", "two"]
     assert [argv[1] for argv in asked if argv[0] == "rmi"] == [f"localhost/railyard-lab:{n}" for n in ("busy", "old")]
+
+
+def test_a_rack_that_is_not_described_has_no_containers(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def run(argv, env=None, timeout=60):
+        asked.append(argv)
+        return subprocess.CompletedProcess(argv, 0, "1f", "")
+
+    monkeypatch.setattr(engine, "run", run)
+    monkeypatch.setattr(sys, "argv", ["lab_rack", "containers", "--dir", str(tmp_path), "--engine", "podman"])
+    assert program.main() == 0
+    assert json.loads(capsys.readouterr().out)["present"] == [] and asked == []
+    with pytest.raises(engine.EngineError, match="without a name"):
+        engine.containers_of("podman", "")
