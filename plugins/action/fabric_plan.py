@@ -53,7 +53,8 @@ class ActionModule(ActionBase):
         for host in dict.fromkeys([*play, *members]):
             hostvars = task_vars["hostvars"][host]
             number, _ = _value(hostvars, "gpu_fabric_node_id")
-            connection[host] = {"address": _address(host, hostvars), "node_id": number}
+            connection[host] = {"address": _address(host, hostvars), "node_id": number, "port": self._port(hostvars)}
+            connection[host]["expected_rails"], _ = _value(hostvars, "gpu_fabric_expected_rails")
             if host not in play:
                 continue
             if groups.get(args["group"]) and hostvars.get("group_names") == ["ungrouped"]:

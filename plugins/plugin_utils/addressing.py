@@ -25,7 +25,19 @@ class Address(t.NamedTuple):
     ipv4_gateway: str | None
     ipv4_network: str | None
     ipv6: str | None
+    ipv6_gateway: str | None
     ipv6_network: str | None
+
+
+NO_ADDRESS = Address(None, None, None, None, None, None)
+
+
+def flat_stride(expected: t.Iterable[int | None]) -> int:
+    """How far apart two nodes are in one flat subnet, from what the intent of every member expects.
+
+    What hosts show does not count, nor who takes part in the run: either would move the addresses of the others.
+    """
+    return max((FLAT_STRIDE if count is None else count for count in expected), default=FLAT_STRIDE) or FLAT_STRIDE
 
 
 def node_numbers(
@@ -62,15 +74,21 @@ class _Family:
 class AddressPlan:
     """Subnets of the rack and every host's address in them."""
 
-    def __init__(self, intent: t.Mapping[str, t.Any], rails: int, highest_node: int) -> None:
+    def __init__(self, intent: t.Mapping[str, t.Any], rails: int, highest_node: int, stride: int = FLAT_STRIDE) -> None:
         self.mode = intent["gpu_fabric_rail_mode"]
         self.offset = intent["gpu_fabric_rail_host_offset"]
         self.gateways = intent["gpu_fabric_rail_gateways"]
         self.rails = rails
-        # In one flat subnet a node's addresses are neighbours. How far apart two nodes are must not depend on who takes
-        # part in the run: eight, unless the intent says how many rails a host has or one has more.
-        self.stride = intent["gpu_fabric_expected_rails"] or max(FLAT_STRIDE, _power_of_two(rails))
+        self.stride = stride
         self.problems: list[Problem] = []
+        if self.mode == "flat" and rails > stride:
+            self.problems.append(
+                Problem(
+                    "gpu_fabric_expected_rails",
+                    f"a host has {rails} rails, and gpu_fabric_rail_mode: flat keeps {stride} addresses for each",
+                    "the highest number of rails of any host, for the whole rack, with flat",
+                )
+            )
         self.families = [family for family in (self._family(intent, 4), self._family(intent, 6)) if family]
         self._check_room(highest_node)
 
@@ -111,7 +129,7 @@ class AddressPlan:
     def _check_room(self, highest_node: int) -> None:
         for family in self.families:
             smallest = min(family.subnets, key=lambda net: net.size)
-            last = self._host_number(family.version, highest_node, max(self.rails - 1, 0))
+            last = self._host_number(highest_node, max(self.rails - 1, 0))
             # the last address of an IPv4 subnet is its broadcast address
             if last > smallest.size - (2 if family.version == 4 and self.mode != "routed_31" else 1):
                 self.problems.append(
@@ -123,8 +141,8 @@ class AddressPlan:
                     )
                 )
 
-    def _host_number(self, version: int, node: int, rail: int) -> int:
-        if self.mode == "routed_31" and version == 4:
+    def _host_number(self, node: int, rail: int) -> int:
+        if self.mode == "routed_31":
             return 2 * node + 1
         if self.mode == "flat":
             return self.offset + (node - 1) * self.stride + rail + 1
@@ -146,38 +164,38 @@ class AddressPlan:
         values: dict[str, str | None] = {}
         for family in self.families:
             net = family.subnets[0 if self.mode == "flat" else rail]
-            number = net.first + self._host_number(family.version, node, rail)
-            prefix = 31 if self.mode == "routed_31" and family.version == 4 else net.prefixlen
+            number = net.first + self._host_number(node, rail)
+            # two addresses, the host's and the switch's: /31, and /127 of IPv6
+            prefix = {4: 31, 6: 127}[family.version] if self.mode == "routed_31" else net.prefixlen
             values[f"ipv{family.version}"] = f"{netaddr.IPAddress(number, version=family.version)}/{prefix}"
             values[f"ipv{family.version}_network"] = str(net)
-            if family.version == 4 and self.mode == "routed_31":
-                values["ipv4_gateway"] = str(netaddr.IPAddress(number - 1, version=4))
-            elif family.version == 4 and self.gateways:
-                values["ipv4_gateway"] = str(netaddr.IPAddress(net.first + 1, version=4))
-        return Address(
-            values.get("ipv4"),
-            values.get("ipv4_gateway"),
-            values.get("ipv4_network"),
-            values.get("ipv6"),
-            values.get("ipv6_network"),
-        )
+            if self.mode == "routed_31":
+                values[f"ipv{family.version}_gateway"] = str(netaddr.IPAddress(number - 1, version=family.version))
+            elif self.gateways:
+                values[f"ipv{family.version}_gateway"] = str(netaddr.IPAddress(net.first + 1, version=family.version))
+        return Address(**{name: values.get(name) for name in Address._fields})
 
     def routing(self, address: Address, rail: int) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
         """Routes and rules by which a rail's traffic leaves by that rail. A subnet of its own needs none."""
         routes: list[dict[str, t.Any]] = []
         rules: list[dict[str, t.Any]] = []
-        if not address.ipv4 or (self.mode == "subnet_per_rail" and not address.ipv4_gateway):
-            return routes, rules
-        table, source = TABLE_BASE + rail, address.ipv4.partition("/")[0]
-        if self.mode != "routed_31":
-            routes.append({"dst": address.ipv4_network, "src": source, "table": table})
-        if address.ipv4_gateway:
-            others = [net for net in self.networks() if ":" not in net and net != address.ipv4_network]
-            for net in sorted({*others, *([t.cast(str, address.ipv4_network)] if self.mode == "routed_31" else [])}):
-                routes.append({"dst": net, "via": address.ipv4_gateway, "src": source, "table": table})
-        rules.append({"from": f"{source}/32", "table": table, "priority": RULE_PRIORITY + rail})
+        table = TABLE_BASE + rail
+        for own, gateway, network in (
+            (address.ipv4, address.ipv4_gateway, address.ipv4_network),
+            (address.ipv6, address.ipv6_gateway, address.ipv6_network),
+        ):
+            # a provider's address has no network of the plan
+            if not own or not network or (self.mode == "subnet_per_rail" and not gateway):
+                continue
+            source, six = own.partition("/")[0], ":" in own
+            # The kernel takes no preferred IPv6 source before duplicate address detection is through; the rule has
+            # chosen by the source already.
+            preferred = {} if six else {"src": source}
+            if self.mode != "routed_31":
+                routes.append({"dst": network, **preferred, "table": table})
+            if gateway:
+                others = {net for net in self.networks() if (":" in net) == six and net != network}
+                for net in sorted(others | ({network} if self.mode == "routed_31" else set())):
+                    routes.append({"dst": net, "via": gateway, **preferred, "table": table})
+            rules.append({"from": f"{source}/{128 if six else 32}", "table": table, "priority": RULE_PRIORITY + rail})
         return routes, rules
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()

@@ -32,7 +32,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     thresholds,
     tuning,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import TABLE_BASE, Address, AddressPlan
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import (
+    NO_ADDRESS,
+    TABLE_BASE,
+    Address,
+    AddressPlan,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import Classification
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import Intent
@@ -210,13 +215,13 @@ def _far(host: Host) -> str | None:
 
 def _rail_address(host: Host, rail: rails.Rail, addresses: AddressPlan) -> Address:
     if rail.link_layer != "Ethernet" or not rail.netdev or rail.netdev == host.found.management:
-        return Address(None, None, None, None, None)
+        return NO_ADDRESS
     planned = addresses.address(host.node, rail.rail)
     if _provider_managed(host, rail, planned):
         dev = host.machine.netdevs[rail.netdev]
         four = [item for item in dev.global_addresses if ":" not in item]
         six = [item for item in dev.global_addresses if ":" in item]
-        return Address(four[0] if four else None, None, None, six[0] if six else None, None)
+        return NO_ADDRESS._replace(ipv4=four[0] if four else None, ipv6=six[0] if six else None)
     return planned
 
 
@@ -257,6 +262,7 @@ def _rail(host: Host, rail: rails.Rail, address: Address, ours: bool) -> dict[st
         "ipv4": address.ipv4,
         "ipv4_gateway": address.ipv4_gateway,
         "ipv6": address.ipv6,
+        "ipv6_gateway": address.ipv6_gateway,
         "table": TABLE_BASE + rail.rail,
     }
 

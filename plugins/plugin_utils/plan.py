@@ -26,7 +26,11 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     roce,
     schedules,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import AddressPlan, node_numbers
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.addressing import (
+    AddressPlan,
+    flat_stride,
+    node_numbers,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify import classify
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.host_plan import (
@@ -107,8 +111,9 @@ def plan_rack(
     rail_count = max((rail.rail + 1 for h in hosts for rail in h.rails), default=0)
     roce_rails = max((rail.rail + 1 for h in ethernet for rail in h.rails), default=0)
     # Hosts that do not take part now may have the rails that the intent insists on: the rack's subnets are the same.
-    subnets = max(roce_rails, rack_intent["gpu_fabric_expected_rails"] or 0) if roce_rails else 0
-    addresses = AddressPlan(rack_intent, subnets, max(nodes.values(), default=1))
+    expected = _expected_rails(everyone, resolved, connection)
+    subnets = max(roce_rails, *(count or 0 for count in expected)) if roce_rails else 0
+    addresses = AddressPlan(rack_intent, subnets, max(nodes.values(), default=1), flat_stride(expected))
     problems += [("", problem) for problem in addresses.problems]
     problems += _count_fits(hosts)
     problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
@@ -185,6 +190,19 @@ def _some(names: list[str]) -> str:
 
 def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
     machine = from_facts(name, facts)
+def _expected_rails(
+    everyone: list[str], resolved: t.Mapping[str, Intent], connection: t.Mapping[str, t.Any]
+) -> list[int | None]:
+    """What the intent of every member of the rack expects, whoever takes part in this run."""
+    variable = "gpu_fabric_expected_rails"
+    others = {
+        name: resolve({variable: mapping(connection[name]).get("expected_rails")})[0]
+        for name in everyone
+        if name not in resolved
+    }
+    return [(resolved.get(name) or others[name])[variable] for name in everyone]
+
+
     affinity = Affinity(machine)
     address = text(mapping(connection.get(name)).get("address"))
     found = classify(machine, intent, affinity, address)

@@ -129,6 +129,54 @@ def test_only_networkmanager_is_told_to_take_a_link_and_only_one_with_a_new_file
     assert managers.activations(managers.MANAGERS["networkd"], [LINK], [networkd.path(LINK)]) == []
 
 
+SIX = wanted_link(
+    {
+        "netdev": "ens1f0np0",
+        "addresses": ["fd00:224::c/64"],
+        "routes": [
+            {"dst": "fd00:224::/64", "table": 1001},
+            {"dst": "fd00:225::/64", "via": "fd00:224::1", "table": 1001},
+        ],
+        "rules": [{"from": "fd00:224::c/128", "table": 1001, "priority": 1001}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("manager", "lines"),
+    [
+        (
+            networkd,
+            ["Destination=fd00:224::/64", "Gateway=fd00:224::1", "Table=1001", "From=fd00:224::c", "Priority=1001"],
+        ),
+        (
+            netplan,
+            ['- to: "fd00:224::/64"', 'via: "fd00:224::1"', "table: 1001", '- from: "fd00:224::c"', "priority: 1001"],
+        ),
+        (
+            networkmanager,
+            [
+                "route1=fd00:224::/64",
+                "route2=fd00:225::/64,fd00:224::1",
+                "route2_options=table=1001",
+                "routing-rule1=priority 1001 from fd00:224::c table 1001",
+            ],
+        ),
+        (
+            ifupdown,
+            [
+                "up ip -6 route replace fd00:224::/64 dev $IFACE table 1001",
+                "up ip -6 route replace fd00:225::/64 via fd00:224::1 dev $IFACE table 1001",
+                "down ip -6 rule del from fd00:224::c table 1001 priority 1001",
+            ],
+        ),
+    ],
+)
+def test_every_manager_keeps_routes_and_rules_of_ipv6(manager, lines: list[str]) -> None:
+    rendered = [line.strip() for line in manager.render(SIX).splitlines()]
+    assert [line for line in lines if line not in rendered] == []
+
+
 def test_bonds_are_refused_where_ifenslave_would_delete_networkmanagers() -> None:
     bond = wanted_link({"netdev": "bond0", "bond": {"members": ["eno2"], "mode": "active-backup"}})
     dispatcher = "/usr/lib/NetworkManager/dispatcher.d/01-ifupdown"
