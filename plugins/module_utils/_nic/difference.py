@@ -110,7 +110,13 @@ def _lines(change: Change) -> str:
 
 
 def _changed(before: list[str], after: list[str]) -> list[str]:
-    return list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
+    """A unified diff without context. difflib's own takes lines that every port has for junk and shows too many."""
+    lines = []
+    for what, start, end, first, last in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if what != "equal":
+            lines.append(f"@@ -{start + 1},{end - start} +{first + 1},{last - first} @@")
+            lines += [f"-{line}" for line in before[start:end]] + [f"+{line}" for line in after[first:last]]
+    return lines
 
 
 __all__ = ("of", "setting")

@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
     pcie,
     program,
 )
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_settings
 
 
@@ -207,7 +208,7 @@ def test_lines_of_a_file_that_is_no_list_of_settings(machine: Path) -> None:
 
 
 def test_what_the_boot_sets_is_compared_setting_by_setting() -> None:
-    def config(dscp: str, tclass: int, extra: bool = False) -> str:
+    def config(dscp: str, tclass: int, extra: int = 0) -> str:
         settings = {"dscp_to_priority": {dscp: 3, "48": 6}, "traffic_class": tclass, "pfc": MASK}
         ports = [{**PORT, "netdev": f"e{number}", "settings": settings} for number in range(2 + extra)]
         return json.dumps({"ports": ports}, indent=2)
@@ -219,7 +220,11 @@ def test_what_the_boot_sets_is_compared_setting_by_setting() -> None:
         "e1 dscp_to_priority 26:3 -> 24:3 (at boot)",
         "e1 traffic_class 106 -> 98 (at boot)",
     ]
-    assert {netdev for netdev, _ in difference.kept(config("26", 106, True), config("26", 106)) or ()} == {"e2"}
+    files = ChangeSet()
+    files.compare("nics.json", config("26", 106, extra=28), config("24", 98, extra=28))
+    (shown,) = difference.of({}, files, "nics.json")
+    assert shown["prepared"].splitlines()[-1] == "nics.json: 60 lines added, 60 removed"
+    assert {netdev for netdev, _ in difference.kept(config("26", 106, 1), config("26", 106)) or ()} == {"e2"}
     assert difference.kept("[]", config("26", 1)) is None and difference.kept("", config("26", 1)) is None
 
 
