@@ -20,6 +20,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.plan import pl
 
 _ROLES = pathlib.Path(__file__).resolve().parents[2] / "roles"
 _REGISTERED = re.compile(r"^\s*register:\s*(\w+)", re.MULTILINE)
+SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "libssh")
 # A phase judges what it and the phases before it find.
 PHASES = {"preflight": ["preflight"], "verify": ["preflight", "configure", "verify"]}
 
@@ -97,6 +98,12 @@ class ActionModule(ActionBase):
             if judged.stops:
                 result.update(failed=True, msg=verdict.message(judged.stops, args["phase"] == "preflight"))
         return result
+
+    def _port(self, hostvars: t.Mapping[str, t.Any]) -> int | None:
+        """The port by which the inventory reaches a host by SSH; None where it is reached otherwise."""
+        kind = str(_value(hostvars, "ansible_connection")[0] or self._connection.transport).rpartition(".")[2]
+        port = str(_value(hostvars, "ansible_port")[0] or _value(hostvars, "ansible_ssh_port")[0] or 22)
+        return int(port) if kind in SSH and re.fullmatch("[0-9]{1,5}", port) else None
 
 
 def _roles() -> list[role_variables.Role]:

@@ -26,7 +26,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import
     normal_guid,
     pci_key,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices, management_interface
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import (
+    CARRIES_CONNECTION,
+    connection_interface,
+    lower_devices,
+    management_interface,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
@@ -72,6 +77,8 @@ class Classification:
     affinity_known: bool
     management: str
     notes: list[Note] = field(default_factory=list)
+    # (variable, item) of the intent that no device of this host is
+    unmatched: list[tuple[str, str]] = field(default_factory=list)
 
 
 class _Classifier:
@@ -83,9 +90,13 @@ class _Classifier:
         self.rates = self.chooser.rates
         self.management, self.management_reason = management_interface(machine, intent, address)
         self.managed = lower_devices(machine, self.management) if self.management else set()
+        # Where peers reach the host and where this run does may be two interfaces.
+        self.connection = connection_interface(machine)
+        self.connected = lower_devices(machine, self.connection) if self.connection else set()
         self.verdicts: dict[str, Verdict] = {}
         self.notes: list[Note] = []
         self.used_overrides: set[tuple[str, str]] = set()
+        self.unmatched: list[tuple[str, str]] = []
         self.forced_compute: list[Hca] = []
 
     # -- what is settled before any choice ----------------------------------------------------------------------------
@@ -156,6 +167,10 @@ class _Classifier:
         if hit:
             via = "" if self.management in hit else f" through {self.management}"
             self.settle(hca, "management", f"{hit[0]} {self.management_reason}{via}")
+            return True
+        if netdevs & self.connected:
+            via = "" if self.connection in netdevs else f" through {self.connection}"
+            self.settle(hca, "management", f"{min(netdevs & self.connected)} {CARRIES_CONNECTION}{via}")
             return True
         for name in sorted(netdevs):
             dev = self.machine.netdevs.get(name)
@@ -274,6 +289,7 @@ class _Classifier:
             affinity_known=self.affinity.known(compute),
             management=self.management,
             notes=self.notes + self.chooser.notes,
+            unmatched=self.unmatched,
         )
 
     def _only_address(self) -> None:
@@ -350,9 +366,11 @@ class _Classifier:
         for variable, _role in _OVERRIDES:
             for item in self.intent[variable]:
                 # a board id or name of another host's device is normal in group variables; one without any match
-                # where overrides decide the rails is not
+                # where overrides decide the rails is not, nor is one that no host of the rack has (plan.py)
                 if (variable, item) in self.used_overrides or item in netdevs:
                     continue
+                if normal_bdf(item) not in self.machine.functions:
+                    self.unmatched.append((variable, item))
                 if variable == "gpu_fabric_compute_devices" and not self.forced_compute and self.machine.hcas:
                     self.notes.append(
                         Note(

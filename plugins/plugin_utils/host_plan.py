@@ -42,7 +42,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.classify impor
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import Intent
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, text
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import connection_interface, lower_devices
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import DISTANCES, NEAR, Affinity
 
@@ -343,10 +343,9 @@ def _is_bond(host: Host, netdev: str) -> bool:
 
 
 def _protected(host: Host) -> list[str]:
-    """Interfaces that no layer may touch: what carries this run's connection, and everything under it."""
-    if not host.found.management:
-        return []
-    return sorted(lower_devices(host.machine, host.found.management), key=natural)
+    """Interfaces that no layer may touch: the management's, this run's connection's, and everything under them."""
+    tops = {host.found.management, connection_interface(host.machine)} - {""}
+    return sorted({name for top in tops for name in lower_devices(host.machine, top)}, key=natural)
 
 
 def _link_cost(host: Host, rail: rails.Rail, quality_of: dict[str, t.Any]) -> tuple[str, str, str]:

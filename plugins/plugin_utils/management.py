@@ -11,15 +11,26 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import dicts, mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, integer, text
 
+CARRIES_CONNECTION = "carries this run's SSH connection"
+
+
+def connection_interface(machine: Machine) -> str:
+    """The interface that carries this run's SSH connection; empty without one.
+
+    Without a connection the facts name the default route's interface, which need not be the one that peers reach.
+    """
+    ssh = mapping(machine.facts.get("ssh"))
+    name = text(ssh.get("netdev"))
+    return name if name != "lo" and ssh.get("basis") != "default_route" else ""
+
 
 def management_interface(machine: Machine, intent: t.Mapping[str, t.Any], address: str = "") -> tuple[str, str]:
     """The interface by which the host is reached, and how that is known; empty where it is not."""
     if intent["gpu_fabric_management_interface"]:
         return intent["gpu_fabric_management_interface"], "named in gpu_fabric_management_interface"
     ssh = mapping(machine.facts.get("ssh"))
-    # Without a connection the facts name the default route's interface, which need not be the one that peers reach.
-    if text(ssh.get("netdev")) not in ("", "lo") and ssh.get("basis") != "default_route":
-        return text(ssh["netdev"]), "carries this run's SSH connection"
+    if connection_interface(machine):
+        return connection_interface(machine), CARRIES_CONNECTION
     if address:
         for dev in machine.netdevs.values():
             if any(a.partition("/")[0] == address for a in dev.addresses):

@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     opensm,
     port_settings,
     rails,
+    reachability,
     roce,
     schedules,
 )
@@ -84,7 +85,7 @@ def plan_rack(
     """The plan of the rack.
 
     *intents* are the hosts' ``gpu_fabric_*`` variables (as given or resolved), *facts* their facts; a host without
-    facts is unreachable. *connection* is ``{host: {"address": ...}}`` for every member of the inventory's group, also
+    facts is unreachable. *connection* is ``{host: {"address", "node_id", "port"}}`` for every member of the inventory's group, also
     those that do not take part in this run: their numbers and addresses are needed to leave them where they are.
     Raises IntentError with everything that is wrong with the intent.
     """
@@ -118,6 +119,11 @@ def plan_rack(
     problems += _count_fits(hosts)
     problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
     problems += [(host.name, problem) for host in hosts for problem in bonds.problems(host.intent)]
+    problems += [
+        (host.name, problem)
+        for host in hosts
+        for problem in reachability.problems(host.machine, host.intent, connection.get(host.name))
+    ]
     problems += [(host.name, problem) for host in hosts for problem in port_choices(host).problems()]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
     over_infiniband, found = _infiniband(hosts, rack_intent, everyone, max(nodes.values(), default=1), addresses)
@@ -141,6 +147,8 @@ def plan_rack(
             host, addresses, quality, members, neighbours, len(everyone), over_infiniband, managers
         )
     _note_missing_members(hosts, planned, everyone, management)
+    if set(names) == set(everyone):
+        _note_unmatched(hosts, planned)
     for name, measurements in schedules.ring(planned, quality.get("perftest_tos")).items():
         planned[name]["benchmark"] = measurements
     return {
@@ -184,12 +192,6 @@ def _resolve(intents: t.Mapping[str, t.Any]) -> dict[str, Intent]:
     return resolved
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
-    machine = from_facts(name, facts)
 def _expected_rails(
     everyone: list[str], resolved: t.Mapping[str, Intent], connection: t.Mapping[str, t.Any]
 ) -> list[int | None]:
@@ -203,6 +205,12 @@ def _expected_rails(
     return [(resolved.get(name) or others[name])[variable] for name in everyone]
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
+    machine = from_facts(name, facts)
     affinity = Affinity(machine)
     address = text(mapping(connection.get(name)).get("address"))
     found = classify(machine, intent, affinity, address)
@@ -295,6 +303,28 @@ def _management_addresses(hosts: list[Host], everyone: list[str], connection: t.
             own = [item.partition("/")[0] for item in (dev.global_addresses if dev else ())]
             found[host.name] = next(filter(None, map(plain_address, [text(ssh.get("address")), *own])), "")
     return found
+
+
+def _note_unmatched(hosts: list[Host], planned: dict[str, t.Any]) -> None:
+    """Devices that the intent names and no host has; each host has told of its own rails already."""
+    naming: dict[tuple[str, str], list[Host]] = {}
+    for host in hosts:
+        for entry in host.found.unmatched:
+            naming.setdefault(entry, []).append(host)
+    for (variable, item), lacking in naming.items():
+        named = [host for host in hosts if item in host.intent[variable]]
+        told = any(note.id == "RF-PLAN-OVERRIDE-UNMATCHED" and note.device == item for h in named for note in h.notes)
+        if told or len(lacking) < len(named) or not any(host.machine.hcas for host in named):
+            continue
+        planned[named[0].name]["notes"].append(
+            Note(
+                "RF-PLAN-OVERRIDE-UNMATCHED",
+                item,
+                f"{variable} names {item}, which no device of {_some([host.name for host in named])} is",
+                [f"{hca.name} {hca.pci}" for hca in named[0].machine.hcas],
+                f"Correct {item} in {variable}, or remove it",
+            ).as_dict()
+        )
 
 
 def _note_missing_members(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import proc_net
@@ -116,8 +117,10 @@ def ssh(source: Source, netdevs: dict[str, Any], routes: list[dict[str, Any]]) -
     connection = source.environ.get("SSH_CONNECTION") or _inherited(source)
     fields = connection.split() if connection else []
     if len(fields) == 4:
-        client, address = fields[0], fields[2].split("%")[0]
-        found = {"address": address, "client": client, "basis": "ssh_connection"}
+        client, address = (field.split("%")[0] for field in (fields[0], fields[2]))
+        found: dict[str, Any] = {"address": address, "client": client, "basis": "ssh_connection"}
+        if re.fullmatch("[0-9]{1,5}", fields[3]):
+            found["port"] = int(fields[3])
         for name, netdev in netdevs.items():
             if any(entry.split("/")[0] == address for entry in netdev.get("addresses", [])):
                 found["netdev"] = name

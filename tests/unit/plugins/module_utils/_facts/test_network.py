@@ -189,6 +189,7 @@ class TestConnection:
         source = live(tmp_path, environ={"SSH_CONNECTION": "10.224.0.99 50022 10.224.0.11 22"})
         assert routes.ssh(source, self.NETDEVS, self.DEFAULT) == {
             "address": "10.224.0.11",
+            "port": 22,
             "client": "10.224.0.99",
             "netdev": "rail0",
             "basis": "ssh_connection",
@@ -199,6 +200,12 @@ class TestConnection:
         found = routes.ssh(source, self.NETDEVS, self.DEFAULT)
         assert found is not None
         assert (found["netdev"], found["basis"]) == ("eno1", "default_route")
+
+    def test_link_local_addresses_lose_their_scope(self, tmp_path: Path) -> None:
+        source = live(tmp_path, environ={"SSH_CONNECTION": "fe80::9%eno1 50022 192.0.2.8 2222"})
+        found = routes.ssh(source, self.NETDEVS, [])
+        assert found is not None
+        assert (found["client"], found["port"]) == ("fe80::9", 2222)
 
     def test_sudo_dropped_it_and_a_parent_has_it(self, tmp_path: Path) -> None:
         source = live(

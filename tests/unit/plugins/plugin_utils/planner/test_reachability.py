@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nobody is locked out: the port and the interface of the run's own connection stay open and untouched."""
+
+from __future__ import annotations
+
+import boxes
+import pytest
+from boxes import plan_one, rack, roles
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
+
+
+def over_ssh(port: int | None = 22, netdev: str = "eno1", client: str = "192.0.2.9") -> boxes.Box:
+    box = boxes.hgx_h100()
+    box.facts["ssh"] = {"address": "10.0.0.11", "netdev": netdev, "client": client, "basis": "ssh_connection"}
+    if port:
+        box.facts["ssh"]["port"] = port
+    return box
+
+
+@pytest.mark.parametrize("allowed", [[], [2222], [80, 443]])
+def test_a_firewall_without_the_connections_port_is_refused(allowed):
+    with pytest.raises(IntentError, match=r"gpu_fabric_allow_tcp: \[.*\] lacks 22, the port .*Allowed: ports with 22"):
+        plan_one(over_ssh(), allow_tcp=allowed)
+
+
+def test_the_port_that_sshd_told_counts_before_the_inventorys():
+    facts = {"gpu-01": over_ssh(port=2222).done()}
+    assert rack(facts, {"gpu-01": {"port": 22}}, allow_tcp=[2222])["hosts"]
+    with pytest.raises(IntentError, match="lacks 2222"):
+        rack(facts, {"gpu-01": {"port": 22}}, allow_tcp=[22])
+
+
+def test_the_inventorys_port_counts_where_the_host_does_not_tell():
+    facts = {"gpu-01": boxes.hgx_h100().done()}
+    with pytest.raises(IntentError, match=r"lacks 2222.*inventory"):
+        rack(facts, {"gpu-01": {"port": 2222}}, admin_networks=["192.0.2.0/24"])
+    assert rack(facts, {"gpu-01": {"port": 2222}}, admin_networks=["192.0.2.0/24"], allow_tcp=[2222])["hosts"]
+
+
+def test_an_unknown_client_needs_administration_networks():
+    facts = {"gpu-01": boxes.hgx_h100().done()}
+    with pytest.raises(IntentError, match="gpu_fabric_admin_networks: empty"):
+        rack(facts, {"gpu-01": {"port": 22}})
+    assert rack(facts, {"gpu-01": {"port": 22}}, admin_networks=["192.0.2.0/24"])["hosts"]
+
+
+@pytest.mark.parametrize("intent", [{"firewall": "none"}, {"state": "absent"}])
+def test_without_a_firewall_no_port_is_asked_for(intent):
+    assert plan_one(over_ssh(), allow_tcp=[], **intent)
+
+
+@given(st.lists(st.integers(1, 65535), max_size=4), st.integers(1, 65535))
+def test_a_plan_with_a_firewall_always_lets_its_run_in_again(allowed, port):
+    try:
+        wall = plan_one(over_ssh(port=port), allow_tcp=allowed)["firewall"]
+    except IntentError:
+        assert port not in allowed
+    else:
+        assert port in wall["tcp"] and "192.0.2.9/32" in wall["admin"]
+
+
+def test_a_management_interface_that_the_host_lacks_is_refused():
+    with pytest.raises(IntentError, match=r"gpu_fabric_management_interface: the host has no eno9.*eno1"):
+        plan_one(boxes.hgx_h100(), management_interface="eno9")
+
+
+def test_a_management_bond_of_the_intent_need_not_be_there_yet():
+    bonds = {"bond0": {"members": ["eno8", "eno9"], "mode": "active-backup"}}
+    assert plan_one(boxes.hgx_h100(), management_interface="bond0", bonds=bonds)
+
+
+def test_the_connections_interface_is_protected_beside_the_named_one():
+    plan = plan_one(over_ssh(netdev="enmlx5_15"), management_interface="eno1")
+    assert plan["protected_interfaces"] == ["enmlx5_15", "eno1"]
+    assert roles(plan)["mlx5_15"] == "management"
+    assert "enmlx5_15" not in [link["netdev"] for link in plan["links"]]
