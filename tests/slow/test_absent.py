@@ -19,7 +19,7 @@ ALLOWED = ("-e", "gpu_fabric_allow_disruption=linkflap")
 ABSENT = (*ALLOWED, "-e", "gpu_fabric_state=absent")
 # A node with a past of its own: its files and a package of its own choice are none of ours to take away.
 OWN = "gpu-02"
-OWN_NCCL_CONF = "# the site's\nNCCL_DEBUG=INFO\n"
+OWN_NCCL_CONF = "# of the site\nNCCL_DEBUG=INFO\n"
 
 # Everything below these directories, folders too; and what is in force.
 STATE = r"""
