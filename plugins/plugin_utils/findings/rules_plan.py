@@ -85,11 +85,14 @@ ENTRIES: tuple[Entry, ...] = (
     _define(
         "RF-PLAN-OVERRIDE-UNMATCHED",
         "fail",
-        "gpu_fabric_compute_devices names no device of this host",
-        "The override is there to say which devices are rails, and none of its entries is on this host.",
-        "Names, PCI addresses, GUIDs, board ids and interfaces of the host's RDMA devices.",
-        "Device names that differ between hosts, or a card that moved.",
-        "Correct gpu_fabric_compute_devices for this host; PCI addresses and board ids outlive renames.",
+        "A list of devices in the intent names one that is not there",
+        "gpu_fabric_compute_devices names no device of this host, or one of the lists of devices names something that no "
+        "host of the rack has. The device that was meant keeps the role that its facts suggest: a storage card that was "
+        "to be excluded may become a rail.",
+        "Names, PCI addresses, GUIDs, board ids and interfaces of the RDMA devices. A name that any host has is no "
+        "finding, and in a run without the whole rack nobody can tell.",
+        "A slip of the pen, device names that differ between hosts, or a card that moved or is lost.",
+        "Correct the variable; PCI addresses and board ids outlive renames.",
         "classify.py",
     ),
     _define(

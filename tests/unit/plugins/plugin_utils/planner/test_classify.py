@@ -236,6 +236,28 @@ def test_override_that_names_no_device_of_the_host_is_told():
     assert "RF-PLAN-OVERRIDE-UNMATCHED" in notes(plan_one(boxes.hgx_h100(), compute_devices=["mlx5_77"]))
 
 
+@pytest.mark.parametrize("variable", ["exclude_devices", "storage_devices", "management_devices"])
+def test_device_that_no_host_of_the_rack_has_is_told_once(variable):
+    facts = {"gpu-01": boxes.hgx_h100().done(), "gpu-02": boxes.kvm().done()}
+    plan = boxes.rack(facts, **{variable: ["mlx5_77"]})
+    told = [n for h in plan["hosts"].values() for n in h["notes"] if n["id"] == "RF-PLAN-OVERRIDE-UNMATCHED"]
+    assert [note["message"] for note in told] == [
+        f"gpu_fabric_{variable} names mlx5_77, which no device of gpu-01, gpu-02 is"
+    ]
+    # without the whole rack nobody can tell
+    part = boxes.rack(facts, {"gpu-01": {}, "gpu-02": {}, "gpu-03": {}}, **{variable: ["mlx5_77"]})
+    assert "RF-PLAN-OVERRIDE-UNMATCHED" not in notes(part["hosts"]["gpu-01"])
+
+
+def test_device_that_one_host_of_the_rack_has_is_enough():
+    more = boxes.hgx_h100()
+    more.nic("mlx5_77", "0000:e7:00.0", more.switch(0xE6, 1)[0])
+    facts = {"gpu-01": boxes.hgx_h100().done(), "gpu-02": more.done()}
+    for name in ("mlx5_77", "0000:e7:00.0", "enmlx5_77"):
+        plan = boxes.rack(facts, exclude_devices=[name])
+        assert not [h for h in plan["hosts"].values() if "RF-PLAN-OVERRIDE-UNMATCHED" in notes(h)], name
+
+
 def test_stray_link_layer_among_rails_is_excluded_and_told():
     box = boxes.hgx_h100("InfiniBand")
     box.facts["rdma_devices"]["mlx5_13"]["ports"]["1"]["link_layer"] = "Ethernet"
