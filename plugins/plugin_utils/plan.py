@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import collections
 import ipaddress
+import json
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
+    bond_checks,
     bonds,
     firewall,
     ib_networks,
@@ -85,6 +87,13 @@ def plan_rack(
     """The plan of the rack.
 
     *intents* are the hosts' ``gpu_fabric_*`` variables (as given or resolved), *facts* their facts; a host without
+# What works with different values, during a rolling update or on a rack of several generations, but is seldom meant.
+BETTER_ONE = {
+    "gpu_fabric_driver_version": "jobs run at the pace of the slowest driver, and CUDA of a newer one may not start",
+    "gpu_fabric_cuda_version": "a program that was built on one host may not run on another",
+    "gpu_fabric_rdma_stack": "failures of one stack look like failures of the fabric",
+    "gpu_fabric_link_speed_gbps": "a collective runs at the pace of its slowest rail",
+}
     facts is unreachable. *connection* is ``{host: {"address", "node_id", "port"}}`` for every member of the inventory's group, also
     those that do not take part in this run: their numbers and addresses are needed to leave them where they are.
     Raises IntentError with everything that is wrong with the intent.
@@ -118,7 +127,12 @@ def plan_rack(
     problems += [("", problem) for problem in addresses.problems]
     problems += _count_fits(hosts)
     problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
-    problems += [(host.name, problem) for host in hosts for problem in bonds.problems(host.intent)]
+    for host in hosts:
+        netdevs = {rail.netdev for rail in host.rails if rail.netdev}
+        of_bonds = bonds.problems(host.intent) or bond_checks.problems(
+            host.intent, host.machine, netdevs, host.found.management, addresses.networks()
+        )
+        problems += [(host.name, problem) for problem in of_bonds]
     problems += [
         (host.name, problem)
         for host in hosts
@@ -158,6 +172,7 @@ def plan_rack(
             "unreachable": unreachable,
             "members": everyone,
             "rails": rail_count,
+    _note_differing(hosts, planned)
             "fabric": fabrics.most_common(1)[0][0] if fabrics else "none",
             "roce": quality,
             "subnets": addresses.subnets(),
@@ -181,7 +196,7 @@ def _resolve(intents: t.Mapping[str, t.Any]) -> dict[str, Intent]:
     for variable in RACK_WIDE:
         values: dict[str, list[str]] = {}
         for host, intent in resolved.items():
-            values.setdefault(repr(intent[variable]), []).append(host)
+            values.setdefault(_comparable(intent[variable]), []).append(host)
         if len(values) > 1:
             shown = "; ".join(f"{value} on {_some(hosts)}" for value, hosts in sorted(values.items()))
             problems.append(
@@ -216,6 +231,29 @@ def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.
     found = classify(machine, intent, affinity, address)
     laid = rails.lay(machine, found, affinity)
     return Host(name, intent, machine, affinity, found, laid, address, node, list(found.notes))
+def _comparable(value: t.Any) -> str:
+    """A text by which equal values are equal, whatever the order of a mapping's keys and whoever wrote them."""
+    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, (dict, list)) else repr(value)
+
+
+def _note_differing(hosts: list[Host], planned: dict[str, t.Any]) -> None:
+    for variable, why in BETTER_ONE.items():
+        values: dict[str, list[str]] = {}
+        for host in hosts:
+            values.setdefault(_comparable(host.intent[variable]), []).append(host.name)
+        if len(values) > 1:
+            shown = "; ".join(f"{value} on {_some(names)}" for value, names in sorted(values.items()))
+            planned[hosts[0].name]["notes"].append(
+                Note(
+                    "RF-PLAN-INTENT-DIFFERS",
+                    variable,
+                    f"{variable} differs within the rack: {shown}; {why}",
+                    [f"{name}: {value}" for value, names in sorted(values.items()) for name in names][:10],
+                    f"Give {variable} one value for the whole group, unless the hosts are to differ",
+                ).as_dict()
+            )
+
+
 
 
 def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:

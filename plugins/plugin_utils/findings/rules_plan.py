@@ -96,6 +96,18 @@ ENTRIES: tuple[Entry, ...] = (
         "classify.py",
     ),
     _define(
+        "RF-PLAN-INTENT-DIFFERS",
+        "warn",
+        "Hosts of the rack are to have different versions or speeds",
+        "Each host works with its own value, so that a rack can be updated host by host or hold two generations. Jobs "
+        "that span the hosts run at the pace of the slowest, or not at all where a program needs the newer version.",
+        "The values of gpu_fabric_driver_version, gpu_fabric_cuda_version, gpu_fabric_rdma_stack and "
+        "gpu_fabric_link_speed_gbps over the hosts of the run.",
+        "A value in the variables of one host or of a part of the group.",
+        "Give the variable one value for the whole group, unless the hosts are to differ.",
+        "plan.py",
+    ),
+    _define(
         "RF-PLAN-RAIL-MISSING",
         "fail",
         "A rail has no device",

@@ -230,6 +230,45 @@ def test_rack_wide_values_must_agree():
         boxes.plan_rack({"gpu-01": {}, "gpu-02": {"gpu_fabric_mtu": 4200}}, facts, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("nccl_version", "2.28.3", "2.27.7"),
+        ("fabric", "roce", "auto"),
+        ("fabric_lb", "ecmp", "auto"),
+        ("roce_buffer_size", [1, 2, 3, 4, 5, 6, 7, 8], []),
+        ("roce_priority_to_buffer", [0, 0, 0, 1, 0, 0, 0, 0], []),
+        ("report_dir", "a", "b"),
+    ],
+)
+def test_what_hosts_must_share_is_refused_where_it_differs(name, one, other):
+    intents = {"gpu-01": {f"gpu_fabric_{name}": one}, "gpu-02": {f"gpu_fabric_{name}": other}}
+    with pytest.raises(IntentError, match=f"gpu_fabric_{name}: differs within the rack"):
+        boxes.plan_rack(intents, {"gpu-01": SMALL[2], "gpu-02": SMALL[2]}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("driver_version", "580.95.05", "570.1"),
+        ("cuda_version", "13.0", "12.8"),
+        ("rdma_stack", "inbox", "doca"),
+    ],
+)
+def test_what_hosts_had_better_share_is_told_where_it_differs(name, one, other):
+    facts = {"gpu-01": SMALL[2], "gpu-02": SMALL[2]}
+    intents = {"gpu-01": {f"gpu_fabric_{name}": one}, "gpu-02": {f"gpu_fabric_{name}": other}}
+    told = [n for h in boxes.plan_rack(intents, facts, {})["hosts"].values() for n in h["notes"]]
+    assert [n["device"] for n in told if n["id"] == "RF-PLAN-INTENT-DIFFERS"] == [f"gpu_fabric_{name}"]
+    same = boxes.plan_rack({host: intents["gpu-01"] for host in facts}, facts, {})
+    assert not [n for h in same["hosts"].values() for n in h["notes"] if n["id"] == "RF-PLAN-INTENT-DIFFERS"]
+
+
+def test_order_of_keys_makes_no_difference():
+    intents = {"gpu-01": {"gpu_fabric_roce_ets": {3: 90, 0: 10}}, "gpu-02": {"gpu_fabric_roce_ets": {0: 10, 3: 90}}}
+    assert boxes.plan_rack(intents, {"gpu-01": SMALL[2], "gpu-02": SMALL[2]}, {})["rack"]["hosts"] == list(intents)
+
+
 def test_provider_addresses_in_a_guest_stay():
     box = boxes.kvm()
     box.facts["netdevs"]["enmlx5_3"]["addresses"] = ["172.20.3.9/24"]
