@@ -76,7 +76,24 @@ RACK_WIDE = (
     "gpu_fabric_roce_ets",
     "gpu_fabric_roce_priority_to_tc",
     "gpu_fabric_roce_accelerations",
+    # ports of one path whose buffers differ pause each other at different fill
+    "gpu_fabric_roce_buffer_size",
+    "gpu_fabric_roce_priority_to_buffer",
+    "gpu_fabric_fabric",
+    # NCCL derives its variables from it, and ranks with different ones do not meet
+    "gpu_fabric_fabric_lb",
+    # ranks of one job with different NCCL versions do not meet
+    "gpu_fabric_nccl_version",
+    # the report is one, and belongs to the rack
+    "gpu_fabric_report_dir",
 )
+# What works with different values, during a rolling update or on a rack of several generations, but is seldom meant.
+BETTER_ONE = {
+    "gpu_fabric_driver_version": "jobs run at the pace of the slowest driver, and CUDA of a newer one may not start",
+    "gpu_fabric_cuda_version": "a program that was built on one host may not run on another",
+    "gpu_fabric_rdma_stack": "failures of one stack look like failures of the fabric",
+    "gpu_fabric_link_speed_gbps": "a collective runs at the pace of its slowest rail",
+}
 
 
 def plan_rack(
@@ -87,15 +104,9 @@ def plan_rack(
     """The plan of the rack.
 
     *intents* are the hosts' ``gpu_fabric_*`` variables (as given or resolved), *facts* their facts; a host without
-# What works with different values, during a rolling update or on a rack of several generations, but is seldom meant.
-BETTER_ONE = {
-    "gpu_fabric_driver_version": "jobs run at the pace of the slowest driver, and CUDA of a newer one may not start",
-    "gpu_fabric_cuda_version": "a program that was built on one host may not run on another",
-    "gpu_fabric_rdma_stack": "failures of one stack look like failures of the fabric",
-    "gpu_fabric_link_speed_gbps": "a collective runs at the pace of its slowest rail",
-}
-    facts is unreachable. *connection* is ``{host: {"address", "node_id", "port"}}`` for every member of the inventory's group, also
-    those that do not take part in this run: their numbers and addresses are needed to leave them where they are.
+    facts is unreachable. *connection* is ``{host: {"address", "node_id", "port"}}``
+    for every member of the inventory's group, also those that do not take part in this run: their numbers and
+    addresses are needed to leave them where they are.
     Raises IntentError with everything that is wrong with the intent.
     """
     connection = mapping(dict(connection or {}))
@@ -161,6 +172,7 @@ BETTER_ONE = {
             host, addresses, quality, members, neighbours, len(everyone), over_infiniband, managers
         )
     _note_missing_members(hosts, planned, everyone, management)
+    _note_differing(hosts, planned)
     if set(names) == set(everyone):
         _note_unmatched(hosts, planned)
     for name, measurements in schedules.ring(planned, quality.get("perftest_tos")).items():
@@ -172,7 +184,6 @@ BETTER_ONE = {
             "unreachable": unreachable,
             "members": everyone,
             "rails": rail_count,
-    _note_differing(hosts, planned)
             "fabric": fabrics.most_common(1)[0][0] if fabrics else "none",
             "roce": quality,
             "subnets": addresses.subnets(),
@@ -220,17 +231,6 @@ def _expected_rails(
     return [(resolved.get(name) or others[name])[variable] for name in everyone]
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
-    machine = from_facts(name, facts)
-    affinity = Affinity(machine)
-    address = text(mapping(connection.get(name)).get("address"))
-    found = classify(machine, intent, affinity, address)
-    laid = rails.lay(machine, found, affinity)
-    return Host(name, intent, machine, affinity, found, laid, address, node, list(found.notes))
 def _comparable(value: t.Any) -> str:
     """A text by which equal values are equal, whatever the order of a mapping's keys and whoever wrote them."""
     return json.dumps(value, sort_keys=True, default=str) if isinstance(value, (dict, list)) else repr(value)
@@ -254,6 +254,17 @@ def _note_differing(hosts: list[Host], planned: dict[str, t.Any]) -> None:
             )
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:
+    machine = from_facts(name, facts)
+    affinity = Affinity(machine)
+    address = text(mapping(connection.get(name)).get("address"))
+    found = classify(machine, intent, affinity, address)
+    laid = rails.lay(machine, found, affinity)
+    return Host(name, intent, machine, affinity, found, laid, address, node, list(found.notes))
 
 
 def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:
