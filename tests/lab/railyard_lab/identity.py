@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-
 OUI_MELLANOX = "9c63c0"
 OUI_OTHER = "3cecef"
 
 
 def _digest(*parts: str) -> bytes:
+    import hashlib  # brings OpenSSL along, which most tools never need
+
     return hashlib.sha256("\0".join(parts).encode()).digest()
 
 
@@ -40,6 +39,8 @@ def serial(host: str, what: str, prefix: str = "", length: int = 12) -> str:
 
 
 def gpu_uuid(host: str, bdf: str) -> str:
+    import uuid
+
     return f"GPU-{uuid.UUID(bytes=_digest(host, bdf, 'gpu')[:16], version=4)}"
 
 

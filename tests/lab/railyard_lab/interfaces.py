@@ -54,6 +54,11 @@ def current(state: dict[str, Any]) -> dict[str, Interface]:
     return _simulated(state)
 
 
+def exists(state: dict[str, Any], name: str) -> bool:
+    """Whether there is such an interface, without asking for all that is known of all of them."""
+    return (real_sysfs() / "class/net" / name).exists() if is_node() else name in _simulated(state)
+
+
 def _live() -> dict[str, Interface]:
     answer = subprocess.run([real_ip(), "-j", "addr"], capture_output=True, text=True, check=False)
     found: dict[str, Interface] = {}

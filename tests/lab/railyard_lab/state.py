@@ -71,6 +71,16 @@ def change() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
+def use(writes: bool) -> Iterator[dict[str, Any]]:
+    """For a tool that may set or only show: what is shown needs no lock, or tools asked at once wait for each other."""
+    if not writes:
+        yield load()
+        return
+    with change() as state:
+        yield state
+
+
+@contextlib.contextmanager
 def reading() -> Iterator[dict[str, Any]]:
     """A state that agrees with the interfaces as they are now."""
     with change() as state:

@@ -70,7 +70,7 @@ TOOLS: dict[str, Tool] = {
 }
 
 # The package lies on a read-only mount, so its bytecode is kept elsewhere: a tool starts in a fifth of the time.
-_SCRIPT = """#!/usr/bin/python3 -E
+_SCRIPT = """#!/usr/bin/python3 -IS
 import sys
 sys.pycache_prefix = "/run/gpu-fabric-lab/bytecode"
 sys.path.insert(0, {package!r})

@@ -114,7 +114,7 @@ def _run(argv: list[str], flags: set[str], original: list[str]) -> int:
     if len(argv) < 4 or argv[2] != "dev":
         raise Failure(f"Expected `dev DEV', not `{argv[2] if len(argv) > 2 else ''}'")
     device, rest = argv[3], argv[4:]
-    with state_file.change() as state:
+    with state_file.use(writes=action != "show") as state:
         nic = state_file.nic_by(state, "netdev", device)
         if nic is None:
             live = interfaces.current(state)

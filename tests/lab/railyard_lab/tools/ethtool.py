@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from railyard_lab import catalogue, link, ports
+from railyard_lab import catalogue, interfaces, link, ports
 from railyard_lab import state as state_file
 from railyard_lab.tools import _common
 
@@ -52,10 +52,10 @@ def main(name: str, argv: list[str]) -> int:
     option = argv[0] if argv[0].startswith("-") else ""
     words = argv[1:] if option else argv
     handler = HANDLERS.get(option)
-    with state_file.change() as state:
+    with state_file.use(writes=handler in WRITERS) as state:
         nic = state_file.nic_by(state, "netdev", words[0]) if words else None
-        live = _common.live(state)
-        if nic is not None and handler is not None and nic["link_layer"] == "Ethernet" and words[0] in live:
+        known = nic is not None and handler is not None and nic["link_layer"] == "Ethernet"
+        if known and interfaces.exists(state, words[0]):
             try:
                 return handler(state, nic, words[1:], as_json)
             except Failure as error:
@@ -379,3 +379,4 @@ HANDLERS: dict[str, Callable[[dict[str, Any], dict[str, Any], list[str], bool], 
     "-P": _permanent, "--show-permaddr": _permanent,
     "-m": _module, "--module-info": _module, "--dump-module-eeprom": _module,
 }  # fmt: skip
+WRITERS = (_set, _set_rings, _set_pause, _set_features, _set_channels, _set_fec)

@@ -62,7 +62,8 @@ def main(name: str, argv: list[str]) -> int:
         print("Interface name is required\nUsage: mlnx_qos -i <interface> [options]\n")
         return 1
     try:
-        with state_file.change() as state:
+        asked = {key for key, value in vars(given).items() if value not in (None, False)}
+        with state_file.use(writes=bool(asked - {"interface", "all"})) as state:
             nic = state_file.nic_by(state, "netdev", given.interface)
             if nic is None or not qos.supported(nic):
                 # What the script's netlink code answers for a device without DCB: a traceback that ends so.
