@@ -242,15 +242,28 @@ class SysctlSet:
         self._state.save(self._saved)
 
 
+def fault(key: t.Any, value: t.Any) -> str | None:
+    """Why a setting cannot be meant, whatever the kernel; ``None`` where it can."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key) or ".." in key or "*" in key or not re.search(r"[./]", key):
+        return f"{key!r} is no kernel parameter's name, such as net.core.rmem_max"
+    line = str(value).strip().replace("\t", " ") if isinstance(value, (str, int, float)) else ""
+    if not line or not line.isprintable():
+        return f"{key}: {value!r} is not a kernel parameter's value: one line of text or a number"
+    return None
+
+
+def spelling(value: t.Any) -> str:
+    """A value as it is written to the kernel."""
+    return squeeze(int(value) if isinstance(value, bool) else value)
+
+
 def _checked(settings: t.Mapping[str, t.Any]) -> dict[str, str]:
     checked: dict[str, str] = {}
     for key, value in settings.items():
-        if not _KEY.fullmatch(key) or ".." in key or "*" in key:
-            raise Failure(f"{key!r} is no kernel parameter's name, such as net.core.rmem_max")
-        if isinstance(value, (dict, list)) or value is None or not squeeze(value) or "\n" in str(value).strip():
-            raise Failure(f"{key}: {value!r} is not a kernel parameter's value: one line of text or a number")
-        name = canonical(key)
-        text = squeeze(int(value) if isinstance(value, bool) else value)
+        reason = fault(key, value)
+        if reason is not None:
+            raise Failure(reason)
+        name, text = canonical(key), spelling(value)
         if checked.get(name, text) != text:
             raise Failure(f"{name} is given twice, with {checked[name]!r} and {text!r}")
         checked[name] = text
@@ -265,9 +278,11 @@ __all__ = (
     "Unavailable",
     "boot_order",
     "canonical",
+    "fault",
     "overrides",
     "parse",
     "render",
     "segments",
+    "spelling",
     "squeeze",
 )

@@ -96,7 +96,7 @@ class AddressPlan:
         given = [netaddr.IPNetwork(item) for item in intent["gpu_fabric_rail_subnets"]]
         given = [net for net in given if net.version == version]
         needed = 1 if self.mode == "flat" else self.rails
-        if given:
+        if given and needed:
             if len(given) < needed:
                 self.problems.append(
                     Problem(
@@ -109,7 +109,7 @@ class AddressPlan:
             return _Family(version, given[:needed], "gpu_fabric_rail_subnets")
         variable = f"gpu_fabric_rail_ipv{version}"
         pool, prefix = intent[variable], intent[f"{variable}_prefix"]
-        if not pool or not needed:
+        if not pool or not needed or given:
             return None
         network = netaddr.IPNetwork(pool)
         room = 1 << (prefix - network.prefixlen) if prefix >= network.prefixlen else 0

@@ -18,7 +18,8 @@ import typing as t
 ALLOWED = "a number of hosts from 1, a share such as 25%, or a list of them such as [1, 25%, 100%]"
 ALL = ["100%"]
 GROUP = "gpu_fabric_batch_"
-_SHARE = re.compile(r"^([1-9]\d?|100)%$")
+_SHARE = re.compile(r"^([1-9][0-9]?|100)%\Z")
+_COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
 def fitted(value: t.Any) -> t.Any:
@@ -35,7 +36,7 @@ def _item(value: t.Any) -> int | str | None:
     if isinstance(value, int):
         return value if value >= 1 else None
     text = str(value).strip() if isinstance(value, str) else ""
-    if text.isdecimal() and int(text) >= 1:
+    if _COUNT.fullmatch(text):
         return int(text)
     return text if _SHARE.match(text) else None
 

@@ -10,6 +10,7 @@ import ipaddress
 import re
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 
 VARIABLE = "gpu_fabric_bonds"
@@ -39,9 +40,15 @@ def problems(intent: Intent) -> list[Problem]:
         mtu = given.get("mtu")
         if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
             found.append(Problem(VARIABLE, f"mtu of {name} is {mtu!r}", "a number from 1280 to 9978 bytes"))
-        for item in given.get("addresses") or ():
-            if not _is_interface(item):
-                found.append(Problem(VARIABLE, f"{item!r} in addresses of {name}", "addresses with prefix lengths"))
+        addresses = given.get("addresses")
+        if addresses is not None and not isinstance(addresses, (list, tuple)):
+            found.append(Problem(VARIABLE, f"addresses of {name} is {addresses!r}", "a list of addresses"))
+            continue
+        for item in addresses or ():
+            if not _is_interface(item) or value_checks.unusable(str(ipaddress.ip_interface(str(item)).ip)):
+                found.append(
+                    Problem(VARIABLE, f"{item!r} in addresses of {name}", "unicast addresses with prefix lengths")
+                )
     return found
 
 

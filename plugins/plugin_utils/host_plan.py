@@ -124,11 +124,7 @@ def plan_host(
         flavour=kind,
         stack=intent["gpu_fabric_rdma_stack"],
     )
-    wanted, unknown = thresholds.for_host(machine, host.rails, found.management, intent, rack_size)
-    for name in unknown:
-        host.notes.append(
-            Note("RF-PLAN-THRESHOLD", name, f"{name} is no threshold", [], "Remove it from gpu_fabric_thresholds")
-        )
+    wanted = thresholds.for_host(machine, host.rails, found.management, intent, rack_size)
     quality_of = _qos(host)
     tuned, port_tuning = tuning.for_host(intent, machine, host.rails, host.affinity)
     chosen = port_choices(host)

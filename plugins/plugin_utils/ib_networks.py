@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import netaddr
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 
 IPOIB = "gpu_fabric_ipoib"
@@ -188,6 +189,9 @@ def _pool_problems(
     if network is None or network.version != version or network.ip != network.network:
         example = "10.240.0.0/16" if version == 4 else "fd00:240::/48"
         return [Problem(variable, f"{where}: {family} is {pool!r}", f"a network such as {example}, without host bits")]
+    if value_checks.unusable(str(network)):
+        message = f"{where}: {family}: {value_checks.unusable(str(network))}"
+        return [Problem(variable, message, "a network of unicast addresses")]
     usable = isinstance(prefix, int) and not isinstance(prefix, bool) and network.prefixlen <= prefix <= longest
     if prefix is not None and not usable:
         allowed = f"a number from {network.prefixlen} (the pool's) to {longest}"

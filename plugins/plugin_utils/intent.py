@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import batches
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import batches, value_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import (
     FEC_OF_SPEED,
     Intent,
@@ -27,8 +27,10 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks 
 )
 
 PREFIX = "gpu_fabric_"
-_VERSION = re.compile(r"^\d+(\.\d+){1,3}$")
-_INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")
+_VERSION = re.compile(r"^[0-9]{1,6}(\.[0-9]{1,6}){1,3}\Z")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
+_INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}\Z")
 # Names that playbooks and plugins set themselves; they are not intent.
 RESERVED = frozenset(
     {
@@ -131,7 +133,8 @@ _FORMS: dict[str, tuple[t.Callable[[str], bool], str]] = {
     "cidr6": (_is_v(6), "an IPv6 network such as fd00:224::/48, without host bits"),
     "interface": (lambda v: bool(_INTERFACE.match(v)), "an interface name such as bond0"),
     "device": (lambda v: bool(v.strip()), "an RDMA device name, PCI address, GUID, board id or interface name"),
-    "word": (lambda v: bool(v) and not any(c.isspace() for c in v), "a text without blanks"),
+    "word": (lambda v: bool(v) and v.isprintable() and " " not in v, "a text without blanks or control characters"),
+    "unit": (lambda v: bool(_UNIT.fullmatch(v)), "a service's name such as slurmd"),
     "text": (lambda v: bool(v.strip()), "a text"),
     "path": (lambda v: bool(v.strip()), "a path"),
 }
@@ -405,7 +408,7 @@ OPTIONS: tuple[Option, ...] = (
         "list",
         ["sshd", "slurmd", "containerd", "docker", "kubelet"],
         "Services that get the limits where they exist.",
-        form="word",
+        form="unit",
     ),
     Option("nofile", "int", 1048576, "Open files allowed to logins and services.", low=1024, high=1073741816),
     Option("rdma_stack", "str", "inbox", "Source of the RDMA drivers.", choices=("inbox", "doca")),
@@ -456,6 +459,7 @@ def resolve(variables: t.Mapping[str, t.Any]) -> tuple[Intent, list[Problem]]:
         else:
             intent[variable] = fitted
     problems += contradictions(intent)
+    problems += value_checks.problems(intent)
     return intent, problems
 
 
@@ -521,7 +525,5 @@ def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, str]:
 def _integer(value: t.Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
-    try:
-        return int(value)
-    except ValueError:
-        return None
+    # digits of ASCII only: what int() takes beyond them, the host's tools and people do not
+    return int(value) if isinstance(value, int) or _INTEGER.fullmatch(value.strip()) else None

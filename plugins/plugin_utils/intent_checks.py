@@ -63,10 +63,14 @@ def _pool_fits(intent: Intent) -> list[Problem]:
                 "1 or more with gpu_fabric_rail_gateways",
             )
         )
-    if intent["gpu_fabric_rail_mode"] == "routed_31" and not intent["gpu_fabric_rail_ipv4"]:
-        problems.append(
-            Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", "routed_31 with gpu_fabric_rail_ipv4 set")
-        )
+    if intent["gpu_fabric_rail_mode"] == "routed_31":
+        subnets = intent["gpu_fabric_rail_subnets"]
+        if subnets and not any("." in item for item in subnets):
+            message = f"{subnets[0]} with gpu_fabric_rail_mode: routed_31, whose addresses are IPv4"
+            problems.append(Problem("gpu_fabric_rail_subnets", message, "IPv4 subnets, or both families"))
+        elif not subnets and not intent["gpu_fabric_rail_ipv4"]:
+            allowed = "routed_31 with gpu_fabric_rail_ipv4 or IPv4 gpu_fabric_rail_subnets"
+            problems.append(Problem("gpu_fabric_rail_mode", "routed_31 without an IPv4 pool", allowed))
     return problems
 
 
@@ -231,13 +235,6 @@ def _mappings(intent: Intent) -> list[Problem]:
             )
         elif value is not None and not isinstance(value, (str, int)):
             problems.append(Problem("gpu_fabric_nccl_env", f"{name} is {value!r}", "texts, numbers and null as values"))
-    for name, value in intent["gpu_fabric_sysctl"].items():
-        if not isinstance(name, str) or "." not in name.replace("/", ".") or any(c.isspace() for c in name):
-            problems.append(
-                Problem("gpu_fabric_sysctl", f"{name!r} is not a kernel parameter", "names such as vm.swappiness")
-            )
-        elif value is not None and not isinstance(value, (str, int)):
-            problems.append(Problem("gpu_fabric_sysctl", f"{name} is {value!r}", "texts, numbers and null as values"))
     return problems
 
 

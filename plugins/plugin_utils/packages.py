@@ -82,6 +82,8 @@ def repository(machine: Machine, given: t.Mapping[str, t.Any], usual: t.Mapping[
         "machine": {"aarch64": "arm64-sbsa", "arm64": "arm64-sbsa"}.get(machine_name, "x86_64"),
         "doca": text(given.get("doca_version")) or "3.2.1",
     }
+    if any(given.get(key) for key in ("key", "key_file")):
+        usual = {key: value for key, value in usual.items() if key != "key_url"}
     source = {**usual, **given} if not given.get("url") else {"name": usual["name"], **given}
     found = {}
     for key, value in source.items():

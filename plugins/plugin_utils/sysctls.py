@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import canonical, spelling
+
 # (key, value, reason). The facts read these keys, so that a kernel that lacks one is known before anything is written.
 GENERAL: tuple[tuple[str, str, str], ...] = (
     ("net.core.rmem_max", "67108864", "receive windows of TCP storage and checkpoints on 100 Gb/s and faster links"),
@@ -75,12 +77,13 @@ def for_host(
     wanted.update(_per_rail(intent, rails, not offered or any(key.startswith("net.ipv6.") for key in offered)))
     wanted.update(_shared(shared))
     for key, value in sorted(intent["gpu_fabric_sysctl"].items()):
-        key = key if "/" in key else key.strip()
+        # whichever way the parameter is spelt, it is one
+        key = next((other for other in wanted if canonical(other) == canonical(key)), key)
         if value is None:
             if wanted.pop(key, None):
                 left_out[key] = "removed by gpu_fabric_sysctl"
         else:
-            wanted[key] = {"value": " ".join(str(value).split()), "reason": "set in gpu_fabric_sysctl"}
+            wanted[key] = {"value": spelling(value), "reason": "set in gpu_fabric_sysctl"}
     return dict(sorted(wanted.items())), left_out
 
 

@@ -53,8 +53,8 @@ def rail_threshold(machine: Machine, rail: Rail, share: float = HOST_SHARE) -> t
 
 def for_host(
     machine: Machine, rails: t.Sequence[Rail], management: str, intent: t.Mapping[str, t.Any], hosts: int
-) -> tuple[dict[str, t.Any], list[str]]:
-    """plan.hosts[h].thresholds; the second value names overrides that are not thresholds."""
+) -> dict[str, t.Any]:
+    """plan.hosts[h].thresholds"""
     basis: dict[str, str] = {}
     write: dict[str, float | None] = {}
     gdr: dict[str, float | None] = {}
@@ -69,18 +69,14 @@ def for_host(
     values["nccl_single_busbw_gbps"] = single
     basis.setdefault("nccl_busbw_gbps", basis.get("nccl_single_busbw_gbps", ""))
     values["ib_write_lat_us"], basis["ib_write_lat_us"] = 5.0, "8 bytes under one leaf switch"
-    unknown = []
     for name, value in intent["gpu_fabric_thresholds"].items():
-        if name not in values:
-            unknown.append(str(name))
-            continue
         basis[name] = "set in gpu_fabric_thresholds"
         wanted = value if value is None else number(value)
         values[name] = dict.fromkeys(values[name], wanted) if isinstance(values[name], dict) else wanted
         if isinstance(values[name], dict):
             basis.update({f"{name}.{key}": basis[name] for key in values[name]})
     values["basis"] = basis
-    return values, unknown
+    return values
 
 
 def _tcp(machine: Machine, management: str) -> tuple[float | None, str]:

@@ -192,16 +192,6 @@ ENTRIES: tuple[Entry, ...] = (
         "plan.py",
     ),
     _define(
-        "RF-PLAN-THRESHOLD",
-        "warn",
-        "gpu_fabric_thresholds names no threshold",
-        "The entry has no effect: nothing is measured against it.",
-        "Names in gpu_fabric_thresholds.",
-        "A misspelt name.",
-        "Use the names in the plan's thresholds.",
-        "thresholds.py",
-    ),
-    _define(
         "RF-PLAN-MEMBER-ADDRESS",
         "warn",
         "A member of the rack has no known management address",
