@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engin
 
 AREAS = {
     "engine": "The engine itself",
+    "host": "Access to the host",
     "driver": "GPU driver",
     "fabric_manager": "Fabric Manager and NVSwitch",
     "gpu": "GPUs",

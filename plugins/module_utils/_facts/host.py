@@ -72,6 +72,7 @@ def collect(source: Source) -> dict[str, Any]:
         "secure_boot": _secure_boot(source),
         "enrolled_keys": _enrolled_keys(source),
         "uptime_s": _uptime(source),
+        "euid": _euid(source),
         "cpus": _cpus(source),
         "numa_nodes": _numa_nodes(source),
         "numa_cpus": _numa_cpus(source),
@@ -80,6 +81,15 @@ def collect(source: Source) -> dict[str, Any]:
     }
     found.update({key: value for key, value in sections.items() if value is not None and value != {}})
     return found
+
+
+def _euid(source: Source) -> Optional[int]:
+    """The effective user of what reads the facts, and so of what would change the host."""
+    for line in (source.read("/proc/self/status") or "").splitlines():
+        words = line.split()
+        if words[:1] == ["Uid:"] and len(words) > 2 and words[2].isdigit():
+            return int(words[2])
+    return None
 
 
 def _os(source: Source) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -17,6 +18,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import
 
 __all__ = ["collect", "concerns", "parse_dpkg_status", "upstream_version"]
 
+#: What package_set keeps about the sets that it brought.
+_RECORDS = "/var/lib/gpu_fabric/packages.json"
 _STATUS = "/var/lib/dpkg/status"
 _RPM_DATABASES = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
 
@@ -52,7 +55,11 @@ def collect(source: Source, tools: Tools) -> Optional[dict[str, Any]]:
     """None where no database of packages can be read: then nothing is known, not nothing installed."""
     status = source.read(_STATUS)
     if status is not None:
-        return dict(sorted(parse_dpkg_status(status)))
+        ours = _own_holds(source)
+        return {
+            name: {**entry, "ours": True} if entry["held"] and name in ours else entry
+            for name, entry in sorted(parse_dpkg_status(status))
+        }
     if source.live and not any(source.isdir(path) for path in _RPM_DATABASES):
         return None
     for key in ("rpm_list",) if source.live else ("dpkg_list", "rpm_list"):
@@ -61,6 +68,17 @@ def collect(source: Source, tools: Tools) -> Optional[dict[str, Any]]:
             packages = answer["packages"]
             return {name: packages[name] for name in sorted(packages) if concerns(name)}
     return None
+
+
+def _own_holds(source: Source) -> set[str]:
+    """The packages that the collection holds, without those that were held before it came."""
+    try:
+        records = json.loads(source.read(_RECORDS) or "{}")
+    except ValueError:
+        return set()
+    sets = [one for one in records.values() if isinstance(one, dict)] if isinstance(records, dict) else []
+    held = {str(name) for one in sets for name in one.get("held") or ()}
+    return held - {str(name) for one in sets for name in one.get("held_before") or ()}
 
 
 def parse_dpkg_status(text: str) -> Iterator[tuple[str, dict[str, Any]]]:

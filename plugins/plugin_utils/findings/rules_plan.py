@@ -86,9 +86,9 @@ ENTRIES: tuple[Entry, ...] = (
         "RF-PLAN-OVERRIDE-UNMATCHED",
         "fail",
         "A list of devices in the intent names one that is not there",
-        "gpu_fabric_compute_devices names no device of this host, or one of the lists of devices names something that no "
-        "host of the rack has. The device that was meant keeps the role that its facts suggest: a storage card that was "
-        "to be excluded may become a rail.",
+        "gpu_fabric_compute_devices names no device of this host, or one of the lists of devices names something that "
+        "no host of the rack has. The device that was meant keeps the role that its facts suggest: a storage card that "
+        "was to be excluded may become a rail.",
         "Names, PCI addresses, GUIDs, board ids and interfaces of the RDMA devices. A name that any host has is no "
         "finding, and in a run without the whole rack nobody can tell.",
         "A slip of the pen, device names that differ between hosts, or a card that moved or is lost.",

@@ -20,11 +20,11 @@ SYSCTL_OVERRIDDEN = define(
     "RF-SYSCTL-OVERRIDDEN",
     title="A later sysctl file overrides the fabric's value",
     severity="fail",
-    phase="verify",
-    means="The value is right now and will be another one after the next boot, when all sysctl files are applied in "
-    "the order of their names.",
+    phase="preflight",
+    means="The key will have another value after the next boot, when all sysctl files are applied in the order of "
+    "their names, whatever the fabric's file says.",
     looks_at="Every sysctl.d file in the order in which systemd-sysctl applies them, for the keys of "
-    "90-gpu-fabric.conf; the running value beside it.",
+    "90-gpu-fabric.conf and those that the plan is about to set; the running value beside it.",
     cause="Another file with a later name sets the same key: 99-sysctl.conf (the link to /etc/sysctl.conf), a vendor's "
     "z-file, a tuned profile.",
     remedy="Remove the key from the file named in the message, or take the other value over with gpu_fabric_sysctl.",
@@ -79,14 +79,18 @@ def _entries(row: dict[str, t.Any]) -> dict[str, str]:
 @host_rule(SYSCTL_OVERRIDDEN, SYSCTL_NOT_ACTIVE)
 def sysctl_values(host: HostView) -> t.Iterator[Finding]:
     rows = [(str(row.get("path", "")), _entries(row)) for row in dicts(host.get("sysctl_files"))]
-    position = next((n for n, (path, _e) in enumerate(rows) if path.endswith("/" + OURS)), None)
-    if position is None:
-        return
-    path, ours = rows[position]
+    # Files are applied by the order of their names, whatever their directories.
+    after = [row for row in rows if row[0].rpartition("/")[2] > OURS]
+    path, ours = next((row for row in rows if row[0].endswith("/" + OURS)), (f"/etc/sysctl.d/{OURS}", {}))
+    # A key with a dash is set where it can be.
+    written = {key.removeprefix("-"): value for key, value in ours.items()}
+    planned = {} if host.want("state") == "absent" else host.plan.get("sysctl")
+    wanted = written | {
+        str(key).replace("/", "."): _normal(mapping(entry).get("value")) for key, entry in mapping(planned).items()
+    }
     running = {str(key): _normal(value) for key, value in host.section("sysctl").items()}
-    for key, value in sorted(ours.items()):
-        key, optional = key.removeprefix("-"), key.startswith("-")
-        later = [(other, entries[key]) for other, entries in rows[position + 1 :] if key in entries]
+    for key, value in sorted(wanted.items()):
+        later = [(other, entries[key]) for other, entries in after if key in entries]
         now = running.get(key)
         if later and later[-1][1] != value:
             winner, wins = later[-1]
@@ -99,12 +103,12 @@ def sysctl_values(host: HostView) -> t.Iterator[Finding]:
                 remedy=f"Remove {key} from {winner}, or set gpu_fabric_sysctl: {{{key}: {wins!r}}} when that value is "
                 "meant.",
             )
-        elif now is not None and now != value and not optional:
+        elif now is not None and now != written.get(key, now) and f"-{key}" not in ours:
             yield SYSCTL_NOT_ACTIVE.on(
                 host,
-                f"{host.name}: {key} is {now}, {value} wanted (as {path} says)",
+                f"{host.name}: {key} is {now}, {written[key]} wanted (as {path} says)",
                 device=key,
-                evidence=[f"{path}: {key} = {value}", f"running: {now}"],
+                evidence=[f"{path}: {key} = {written[key]}", f"running: {now}"],
             )
 
 

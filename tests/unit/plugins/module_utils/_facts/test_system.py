@@ -194,6 +194,17 @@ class TestPackages:
     def found(self, source: Source) -> dict[str, Any] | None:
         return packages.collect(source, Tools(source))
 
+    def test_holds_of_the_collection_are_told_from_those_of_others(self, tmp_path: Path) -> None:
+        status = "\n\n".join(
+            f"Package: {name}\nStatus: hold ok installed\nVersion: 1-1\n" for name in ("libnccl2", "cuda-a", "cuda-b")
+        )
+        records = '{"gpu-fabric-nccl": {"held": ["libnccl2", "cuda-a"], "held_before": ["cuda-a"]}}'
+        for text, ours in ((records, ["libnccl2"]), ("[]", []), ("{", []), ('{"x": {}}', [])):
+            files = {"/var/lib/dpkg/status": status, "/var/lib/gpu_fabric/packages.json": text}
+            found = self.found(live(tmp_path, files))
+            assert [name for name, entry in found.items() if entry.get("ours")] == ours
+            assert all(entry["held"] for entry in found.values())
+
     def test_of_dpkg(self, tmp_path: Path) -> None:
         found = self.found(live(tmp_path, {"/var/lib/dpkg/status": self.STATUS}))
         assert found is not None
@@ -343,6 +354,13 @@ class TestHost:
     def test_secure_boot_by_firmware(self, tmp_path: Path, value: bytes, state: bool) -> None:
         name = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
         assert host.collect(live(tmp_path, {name: value}))["secure_boot"] is state
+
+    @pytest.mark.parametrize(
+        ("text", "euid"),
+        [("Name:\tpython3\nUid:\t1000\t0\t0\t0\n", 0), ("Uid:\t1000\t1000\t0\t0\n", 1000), ("Uid:\tx\n", None)],
+    )
+    def test_effective_user(self, tmp_path: Path, text: str, euid: int | None) -> None:
+        assert host.collect(live(tmp_path, {"/proc/self/status": text})).get("euid") == euid
 
     def test_secure_boot_recorded(self, tmp_path: Path) -> None:
         found = host.collect(
