@@ -152,6 +152,20 @@ def overlaps(plan: IpoibPlan, name: str, machine: Machine, rail_networks: t.Sequ
     return found[:4]
 
 
+def members_inside(plan: IpoibPlan, reached: t.Mapping[str, str]) -> list[tuple[str, Problem]]:
+    """Members of the rack, whoever takes part, that are reached at an address in one of the subnets."""
+    found = []
+    for name, address in reached.items():
+        net = next(
+            (net for net in plan.subnets() if address and ipaddress.ip_address(address) in ipaddress.ip_network(net)),
+            None,
+        )
+        if net:
+            message = f"{net} of IP over InfiniBand holds {address}, at which {name} is reached"
+            found.append(("", Problem(IPOIB, message, "pools that nothing else in the rack uses")))
+    return found[:4]
+
+
 def nccl_pkey(networks: t.Sequence[Network], rails: t.Sequence[Rail]) -> tuple[str, str, list[Note]]:
     """(NCCL_IB_PKEY, reason, notes): an index, needed only where index 0 is no partition for all to talk in."""
     ports = [rail for rail in rails if rail.link_layer == "InfiniBand" and rail.port and rail.port.pkeys]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
 
@@ -32,7 +33,7 @@ def problems(intent: Intent) -> list[Problem]:
             interface = ipaddress.ip_interface(str(item))
         except ValueError:
             interface = None
-        if interface is None or "/" not in str(item) or interface.ip == interface.network.network_address:
+        if interface is None or "/" not in str(item) or not _is_hosts(interface):
             found.append(Problem(VARIABLE, f"{item!r} in addresses", "a host's address with its prefix length"))
         else:
             networks.append(interface.network)
@@ -47,6 +48,39 @@ def problems(intent: Intent) -> list[Problem]:
             reachable = False
         if not reachable:
             found.append(Problem(VARIABLE, f"gateway is {gateway!r}", "an address in the network of one of addresses"))
+    return found
+
+
+def _is_hosts(interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:
+    """Neither the network's own address nor the broadcast address, where there are such, and one of a host at all."""
+    if value_checks.unusable(str(interface.ip)):
+        return False
+    network = interface.network
+    if network.prefixlen >= network.max_prefixlen - 1:
+        return True
+    return interface.ip not in (network.network_address, *([network.broadcast_address] if network.version == 4 else []))
+
+
+def rack_problems(
+    intents: t.Mapping[str, Intent], rail_networks: t.Iterable[str], reached: t.Mapping[str, str]
+) -> list[tuple[str, Problem]]:
+    """Each host's own problems, then addresses that rails or other hosts have; *reached* are the inventory's."""
+    found = [(host, problem) for host, intent in intents.items() for problem in problems(intent)]
+    if found:
+        return found
+    rails = [ipaddress.ip_network(net) for net in rail_networks]
+    taken = {address: host for host, address in reached.items() if address}
+    for host, intent in intents.items():
+        for item in intent[VARIABLE].get("addresses", ()):
+            interface = ipaddress.ip_interface(str(item))
+            rail = next((n for n in rails if n.version == interface.version and n.overlaps(interface.network)), None)
+            other = taken.setdefault(str(interface.ip), host)
+            if rail:
+                message = f"{item} in addresses overlaps the rails' {rail}"
+                found.append((host, Problem(VARIABLE, message, "a network that no rail is in")))
+            if other != host:
+                message = f"{item} in addresses is {other}'s"
+                found.append((host, Problem(VARIABLE, message, "addresses that no other host has")))
     return found
 
 

@@ -115,10 +115,9 @@ def plan_rack(
     unreachable = sorted((name for name in resolved if not facts.get(name)), key=_by_name)
     everyone = sorted({*resolved, *connection}, key=_by_name)
     given = {name: intent["gpu_fabric_node_id"] for name, intent in resolved.items()}
-    given |= {
-        n: mapping(c).get("node_id") for n, c in connection.items() if mapping(c).get("node_id") and n not in resolved
-    }
-    nodes, problems = node_numbers(everyone, given)
+    absent, unfit = _absent_numbers(resolved, connection)
+    nodes, problems = node_numbers(everyone, given | absent)
+    problems += unfit
 
     hosts = [_look(name, resolved[name], facts[name], connection, nodes[name]) for name in names]
     laid = {h.name: h.rails for h in hosts}
@@ -137,7 +136,9 @@ def plan_rack(
     addresses = AddressPlan(rack_intent, subnets, max(nodes.values(), default=1), flat_stride(expected))
     problems += [("", problem) for problem in addresses.problems]
     problems += _count_fits(hosts)
-    problems += [(host.name, problem) for host in hosts for problem in management_link.problems(host.intent)]
+    problems += [("", problem) for problem in _unaddressed(ethernet, addresses, rack_intent)]
+    reached = {name: plain_address(text(mapping(entry).get("address"))) for name, entry in connection.items()}
+    problems += management_link.rack_problems({h.name: h.intent for h in hosts}, addresses.networks(), reached)
     for host in hosts:
         netdevs = {rail.netdev for rail in host.rails if rail.netdev}
         of_bonds = bonds.problems(host.intent) or bond_checks.problems(
@@ -151,7 +152,8 @@ def plan_rack(
     ]
     problems += [(host.name, problem) for host in hosts for problem in port_choices(host).problems()]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
-    over_infiniband, found = _infiniband(hosts, rack_intent, everyone, max(nodes.values(), default=1), addresses)
+    highest = max(nodes.values(), default=1)
+    over_infiniband, found = _infiniband(hosts, rack_intent, everyone, highest, addresses, reached)
     problems += found
     if problems:
         raise IntentError(problems)
@@ -254,6 +256,19 @@ def _note_differing(hosts: list[Host], planned: dict[str, t.Any]) -> None:
             )
 
 
+def _absent_numbers(
+    resolved: t.Mapping[str, Intent], connection: t.Mapping[str, t.Any]
+) -> tuple[dict[str, int | None], list[tuple[str, Problem]]]:
+    """gpu_fabric_node_id of the members that do not take part in this run, and what is wrong with them."""
+    numbers: dict[str, int | None] = {}
+    problems: list[tuple[str, Problem]] = []
+    for name in sorted(set(connection) - set(resolved), key=_by_name):
+        intent, found = resolve({"gpu_fabric_node_id": mapping(connection[name]).get("node_id")})
+        numbers[name] = intent["gpu_fabric_node_id"]
+        problems += [(name, problem) for problem in found]
+    return numbers, problems
+
+
 def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -283,7 +298,12 @@ def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:
 
 
 def _infiniband(
-    hosts: list[Host], intent: Intent, everyone: list[str], highest_node: int, addresses: AddressPlan
+    hosts: list[Host],
+    intent: Intent,
+    everyone: list[str],
+    highest_node: int,
+    addresses: AddressPlan,
+    reached: t.Mapping[str, str],
 ) -> tuple[ipoib.IpoibPlan, list[tuple[str, Problem]]]:
     """The rack's networks over InfiniBand, and what is wrong with them or with those that shall manage the subnet."""
     ports = [h for h in hosts if h.fabric == "infiniband"]
@@ -305,7 +325,22 @@ def _infiniband(
     for host in ports:
         found += ipoib.mode_problems(plan.networks, host.name, host.rails)
         found += ipoib.overlaps(plan, host.name, host.machine, addresses.networks())
+    found += ipoib.members_inside(plan, reached)
     return plan, found
+
+
+def _unaddressed(ethernet: list[Host], addresses: AddressPlan, intent: Intent) -> list[Problem]:
+    """RoCE needs an address on each rail; only a provider's virtual machine brings its own."""
+    pools = ("gpu_fabric_rail_ipv4", "gpu_fabric_rail_ipv6", "gpu_fabric_rail_subnets")
+    if addresses.problems or addresses.families or any(intent[name] for name in pools):
+        return []
+    for host in ethernet:
+        for rail in host.rails:
+            dev = host.machine.netdevs.get(rail.netdev)
+            if not host.machine.virtual or not dev or not dev.global_addresses:
+                message = f"empty, as {pools[1]} and {pools[2]} are: {host.name}'s {rail.hca.name} gets no address"
+                return [Problem(pools[0], message, "a pool in one of the three for RoCE rails")]
+    return []
 
 
 def _overlaps(hosts: list[Host], addresses: AddressPlan) -> list[Problem]:

@@ -10,7 +10,7 @@ import typing as t
 
 import boxes
 import pytest
-from boxes import plan_one
+from boxes import plan_one, rack
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
 
@@ -39,6 +39,11 @@ def test_interface_gets_what_the_intent_says_and_stays_protected():
         ({"addresses": []}, "addresses is []"),
         ({"addresses": ["192.0.2.5"]}, "'192.0.2.5' in addresses"),
         ({"addresses": ["192.0.2.0/24"]}, "'192.0.2.0/24' in addresses"),
+        ({"addresses": ["192.0.2.255/24"]}, "'192.0.2.255/24' in addresses"),
+        ({"addresses": ["127.0.0.5/24"]}, "'127.0.0.5/24' in addresses"),
+        ({"addresses": ["224.0.0.5/24"]}, "'224.0.0.5/24' in addresses"),
+        ({"addresses": ["fe80::5/64"]}, "'fe80::5/64' in addresses"),
+        ({"addresses": ["10.224.1.200/25"]}, "overlaps the rails' 10.224.1.0/24"),
         ({"addresses": ["192.0.2.5/24"], "gateway": "198.51.100.1"}, "gateway is '198.51.100.1'"),
         ({"addresses": ["192.0.2.5/24"], "gateway": "router"}, "gateway is 'router'"),
         ({"addresses": ["192.0.2.5/24"], "mtu": 100}, "mtu is 100"),
@@ -49,3 +54,24 @@ def test_intent_that_would_cut_the_host_off_is_refused(given: dict[str, t.Any], 
     with pytest.raises(IntentError, match="gpu_fabric_management_link") as refused:
         plan_one(boxes.hgx_h100(), management_link=given)
     assert said in str(refused.value)
+
+
+FACTS = {name: boxes.hgx_h100().done() for name in ("gpu-01", "gpu-02")}
+LINK = {"addresses": ["192.0.2.5/24"]}
+
+
+def test_one_address_for_two_hosts_is_refused():
+    with pytest.raises(IntentError, match=r"gpu-02: gpu_fabric_management_link: 192.0.2.5/24 .* is gpu-01's"):
+        rack(FACTS, management_link=LINK)
+
+
+@pytest.mark.parametrize("other", ["gpu-02", "gpu-09"])
+def test_an_address_at_which_another_host_is_reached_is_refused(other: str):
+    facts = {"gpu-01": FACTS["gpu-01"]}
+    with pytest.raises(IntentError, match=f"is {other}'s"):
+        rack(facts, {other: {"address": "192.0.2.5"}}, management_link=LINK)
+    assert rack(facts, {"gpu-01": {"address": "192.0.2.5"}}, management_link=LINK)
+
+
+def test_a_link_of_two_hosts_needs_no_broadcast_address():
+    assert plan_one(boxes.hgx_h100(), management_link={"addresses": ["192.0.2.4/31", "192.0.2.9/32"]})

@@ -72,7 +72,8 @@ def test_a_management_interface_that_the_host_lacks_is_refused():
 
 def test_a_management_bond_of_the_intent_need_not_be_there_yet():
     bonds = {"bond0": {"members": ["eno8", "eno9"], "mode": "active-backup"}}
-    assert plan_one(boxes.hgx_h100(), management_interface="bond0", bonds=bonds)
+    box = boxes.hgx_h100().netdev("eno8", "0000:03:00.0").netdev("eno9", "0000:03:00.1")
+    assert plan_one(box, management_interface="bond0", bonds=bonds)
 
 
 def test_the_connections_interface_is_protected_beside_the_named_one():

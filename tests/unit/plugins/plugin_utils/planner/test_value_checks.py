@@ -189,3 +189,28 @@ def test_a_key_of_ones_own_replaces_the_vendors():
 def test_rack_of_text_numbers_is_one_of_numbers():
     facts = {"gpu-01": boxes.hgx_h100().done()}
     assert rack(facts, node_id="7") == rack(facts, node_id=7)
+
+
+@pytest.mark.parametrize("number", [[1], -5, 0, "x", True, "9" * 5000])
+def test_number_of_a_host_outside_the_run_is_looked_at(number):
+    facts = {"gpu-01": boxes.hgx_h100().done()}
+    with pytest.raises(IntentError, match="gpu-02: gpu_fabric_node_id"):
+        rack(facts, {"gpu-02": {"node_id": number}})
+    assert rack(facts, {"gpu-02": {"node_id": "7"}})["rack"]["members"] == ["gpu-01", "gpu-02"]
+
+
+def test_an_ipoib_pool_with_the_address_of_any_member_is_refused():
+    facts = {"gpu-01": boxes.dgx_a100().done()}
+    with pytest.raises(IntentError, match=r"gpu_fabric_ipoib: 10.240.1.0/24 .* holds 10.240.1.9, at which gpu-02"):
+        rack(facts, {"gpu-02": {"address": "10.240.1.9"}}, ipoib={"ipv4": "10.240.0.0/16"})
+
+
+def test_roce_rails_without_any_pool_are_refused():
+    with pytest.raises(IntentError, match="gpu_fabric_rail_ipv4: empty"):
+        plan_one(boxes.hgx_h100(), rail_ipv4="")
+    assert plan_one(boxes.hgx_h100(), rail_ipv4="", rail_ipv6="fd00:224::/48")
+    assert plan_one(boxes.dgx_a100(), rail_ipv4="")
+    provided = boxes.rxe_guest()
+    for name in ("ens3", "ens4"):
+        provided.facts["netdevs"][name]["addresses"] = [f"198.51.100.{name[-1]}/24"]
+    assert plan_one(provided, rail_ipv4="", allow_software_rdma=True)
