@@ -175,6 +175,34 @@ class StateFile:
             write_atomic(self.path, json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o600)
 
 
+MARK = "Managed by railyard.gpu_fabric"
+
+
+class FirstContents:
+    """What somebody else had in a file of a name of ours: kept before it is written over, given back with absent."""
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+        self._records = dict(state.load())
+
+    def wanted(self, path: str, present: str | None, text: str | None) -> str | None:
+        """What the file shall hold: ours, or, where we want none, what is there from others or was there first."""
+        if text is not None:
+            return text
+        return present if present is not None and MARK not in present else self._records.get(path)
+
+    def keep(self, path: str, present: str | None) -> None:
+        """To be called before ours is written to ``path``."""
+        if present is not None and MARK not in present:
+            self._records[path] = present
+            self._state.save(self._records)
+
+    def forget(self, path: str) -> None:
+        """To be called when nothing of ours is in ``path`` any more."""
+        if self._records.pop(path, None) is not None:
+            self._state.save(self._records)
+
+
 class Folders:
     """The directories that were made for files of ours: they go again, once they hold nothing."""
 
@@ -205,6 +233,7 @@ __all__ = (
     "STATE_DIRECTORY",
     "Attributes",
     "Failure",
+    "FirstContents",
     "Folders",
     "StateFile",
     "attributes_of",

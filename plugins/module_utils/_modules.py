@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     Failure,
+    FirstContents,
     StateFile,
     read_text,
     remove,
@@ -153,6 +154,7 @@ class ModuleSet:
         state: StateFile | None = None,
         absent: bool = False,
         came_with: t.Sequence[str] = (),
+        firsts: StateFile | None = None,
     ) -> None:
         self._cli = cli
         self._root = root
@@ -168,9 +170,16 @@ class ModuleSet:
             f"/etc/modules-load.d/{stem}.conf": render_load(load),
             f"/etc/modprobe.d/{stem}.conf": render_modprobe(options, self._blacklist),
         }
+        self._firsts = FirstContents(firsts) if firsts else None
+        self._ours = {path for path, text in self._files.items() if text is not None}
+        self._present = {path: read_text(self._path(path)) for path in self._files}
+        if self._firsts:
+            self._files = {
+                path: self._firsts.wanted(path, self._present[path], text) for path, text in self._files.items()
+            }
         self.changes = ChangeSet()
         self.changed_paths = [
-            path for path, text in self._files.items() if self.changes.compare(path, read_text(self._path(path)), text)
+            path for path, text in self._files.items() if self.changes.compare(path, self._present[path], text)
         ]
         loaded = self._running.loaded()
         self._to_unload = [name for name in dict.fromkeys(map(checked_name, reload)) if name in loaded]
@@ -219,10 +228,14 @@ class ModuleSet:
         """Write the files and load the modules; returns why modules did not load, one sentence each."""
         for path in self.changed_paths:
             text = self._files[path]
+            if self._firsts and path in self._ours:
+                self._firsts.keep(path, self._present[path])
             if text is None:
                 remove(self._path(path))
             else:
                 write_atomic(self._path(path), text)
+            if self._firsts and path not in self._ours:
+                self._firsts.forget(path)
         if self.initramfs is not None:
             self._cli.run(self.initramfs, timeout_s=1800)
         self._unload()

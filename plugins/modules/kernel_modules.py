@@ -171,6 +171,7 @@ def main() -> t.NoReturn:
             module.params["initramfs"],
             module.params["reload"] if wanted else [],
             state=StateFile("modules.json"),
+            firsts=StateFile("first_files.json"),
             absent=not wanted,
             came_with=module.params["came_with"],
         )

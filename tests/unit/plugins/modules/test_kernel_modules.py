@@ -72,6 +72,30 @@ def modules(kernel: Kernel, **wanted: t.Any) -> ModuleSet:
     return ModuleSet("gpu-fabric", cli=kernel, root=str(kernel.root), **{**usual, **wanted})
 
 
+def test_file_of_somebody_else_is_kept_and_given_back(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    firsts = StateFile("first_files.json", str(tmp_path / "state"))
+    for name in (LOAD, PROBE):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("# site\n")
+    modules(kernel, load=["ib_uverbs"], firsts=firsts).apply()
+    assert "ib_uverbs" in (tmp_path / LOAD).read_text()
+    # nothing is wanted there, so what others have there stays
+    assert (tmp_path / PROBE).read_text() == "# site\n"
+    modules(kernel, load=["ib_umad"], firsts=firsts).apply()
+    assert not modules(kernel, load=["ib_umad"], firsts=firsts).changed_paths
+    modules(kernel, firsts=firsts, absent=True).apply()
+    assert (tmp_path / LOAD).read_text() == "# site\n"
+    assert firsts.load() == {}
+    assert not modules(kernel, firsts=firsts, absent=True).changed_paths
+
+
+def test_file_of_ours_alone_goes(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    firsts = StateFile("first_files.json", str(tmp_path / "state"))
+    modules(kernel, load=["ib_uverbs"], firsts=firsts).apply()
+    modules(kernel, firsts=firsts, absent=True).apply()
+    assert not (tmp_path / LOAD).exists() and not (tmp_path / "state").exists()
+
+
 def test_loaded_now_and_at_boot(kernel: Kernel) -> None:
     kernel.insert("ib_core")
     todo = modules(kernel, load=["ib_core", "ib-umad"])
