@@ -21,12 +21,25 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._bundle import bundle_name
 
-__all__ = ["COMMANDS_FILE", "TIMED_OUT", "BundleSource", "LiveSource", "Output", "Source", "bundle_name", "host_path"]
+__all__ = [
+    "ANSWER_S",
+    "COMMANDS_FILE",
+    "TIMED_OUT",
+    "BundleSource",
+    "LiveSource",
+    "Output",
+    "Source",
+    "bundle_name",
+    "host_path",
+]
 
 #: More than any file that is read whole; a runaway log is cut here and noted.
 READ_LIMIT = 16 * 1024 * 1024
 #: In a host's folder of a bundle: exit status and words of each command, by the name of its output.
 COMMANDS_FILE = "commands.json"
+#: How long a command may take where its caller knows no better, in seconds. A busy host starts programs slowly, and an
+#: answer that is lacking changes what is planned.
+ANSWER_S = 60.0
 #: Exit status of a command that was stopped because it did not answer; as timeout(1) has it.
 TIMED_OUT = 124
 #: A file that is not there, or an attribute that has no value now (a GID slot that is empty, the
@@ -145,7 +158,7 @@ class Source:
 
     # --- commands ------------------------------------------------------------------------------
 
-    def run(self, argv: Sequence[str], timeout: float = 20.0) -> Optional[Output]:
+    def run(self, argv: Sequence[str], timeout: float = ANSWER_S) -> Optional[Output]:
         """Answer of a read-only command; asked once, however many sections want it."""
         key = tuple(argv)
         with self._lock:
@@ -159,7 +172,7 @@ class Source:
         """`function` over `items`, at the same time where waiting for the host is what takes long."""
         return [function(item) for item in items]
 
-    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> None:
+    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = ANSWER_S) -> None:
         """Have slow commands under way before somebody waits for them."""
 
     def tool(self, name: str) -> Optional[str]:
@@ -219,7 +232,7 @@ class LiveSource(Source):
         with concurrent.futures.ThreadPoolExecutor(max_workers=min(8, len(wanted))) as pool:
             return list(pool.map(function, wanted))
 
-    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = 20.0) -> None:
+    def prefetch(self, commands: Iterable[Sequence[str]], timeout: float = ANSWER_S) -> None:
         for argv in commands:
             threading.Thread(target=self.run, args=(tuple(argv), timeout), daemon=True).start()
 

@@ -12,7 +12,7 @@ import re
 import shlex
 from typing import Any, Optional
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import TIMED_OUT, Source
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysfs import text
 
 __all__ = ["COMMANDS", "collect"]
@@ -138,6 +138,11 @@ def _virtualization(source: Source) -> Optional[str]:
     paravirtual = text(source, "/sys/hypervisor/type")
     if paravirtual is not None:
         return paravirtual
+    asked = source.run(_VM)
+    if asked is not None and asked.rc == TIMED_OUT:
+        # The flag below is a guess for hosts without systemd. Here the answer is lacking only, and a wrong one would
+        # have the plan take settings away from a port.
+        return None
     for line in (source.read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("flags"):
             return "other" if " hypervisor" in line else "none"

@@ -57,7 +57,7 @@ def collect(source: Source) -> dict[str, Any]:
 
 def ip_json(source: Source, argv: tuple[str, ...]) -> Optional[list[dict[str, Any]]]:
     """What an `ip -j` command answers; None where there is no such answer."""
-    output = source.run(argv, timeout=10)
+    output = source.run(argv)
     if output is None or output.rc != 0:
         return None
     try:
@@ -165,7 +165,7 @@ def _merge_fallbacks(source: Source, found: dict[str, dict[str, Any]]) -> None:
     """Without `ip -j`: `ip` as text, of which a recording may hold any form; else the addresses of procfs."""
     addressed = False
     for argv in (("ip", "addr"), ("ip", "-br", "addr"), ("ip", "link"), ("ip", "-br", "link")):
-        output = source.run(argv, timeout=10)
+        output = source.run(argv)
         if output is None or output.rc != 0:
             continue
         rows = ip_output.parse(output.stdout).value["interfaces"]

@@ -57,7 +57,7 @@ def collect(source: Source) -> dict[str, Any]:
 
 def properties(source: Source) -> dict[str, dict[str, str]]:
     """Properties per unit that is installed, by the name asked for (`.service` left out)."""
-    output = source.run(_SHOW, timeout=15)
+    output = source.run(_SHOW)
     found: dict[str, dict[str, str]] = {}
     if output is not None and output.stdout:
         blocks = [_block(block) for block in output.stdout.split("\n\n")]

@@ -33,7 +33,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers impor
     sysctl_output,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import TIMED_OUT, Source
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import ANSWER_S, TIMED_OUT, Source
 
 __all__ = ["ANSWERS", "Tools", "installed"]
 
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     parse: Callable[[str], Parsed]
     #: Asked of a live host too; otherwise only read where somebody recorded it, because sysfs tells the same.
     live: bool = True
-    timeout: float = 20.0
+    timeout: float = ANSWER_S
     #: Kept in `outputs`, for rules that compare it with sysfs.
     kept: bool = True
     #: Under way from the start, for it is slow and wanted on every host.
@@ -131,7 +131,7 @@ class Tools:
         return self._values[key]
 
     def ask(
-        self, label: str, argv: Sequence[str], parse: Callable[[str], Parsed], timeout: float = 20.0
+        self, label: str, argv: Sequence[str], parse: Callable[[str], Parsed], timeout: float = ANSWER_S
     ) -> Optional[Any]:
         output = self.source.run(argv, timeout)
         if output is None or (output.rc == TIMED_OUT and not output.stdout):

@@ -346,6 +346,14 @@ class TestHost:
         )
         assert host.collect(source)["virtualization"] == kind
 
+    def test_an_answer_that_did_not_come_is_not_guessed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        source = live(
+            tmp_path, {"/proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}, {"systemd-detect-virt": "exec sleep 30"}
+        )
+        run = source.run
+        monkeypatch.setattr(source, "run", lambda argv, timeout=None: run(argv, 0.2))
+        assert "virtualization" not in host.collect(source)
+
     def test_a_container(self, tmp_path: Path) -> None:
         source = live(tmp_path, {"/run/.containerenv": ""}, {"systemd-detect-virt": "echo none; exit 1"})
         assert host.collect(source)["container"] is True
