@@ -168,3 +168,42 @@ def test_batches_of_the_inventory_reach_the_play(tmp_path: pathlib.Path) -> None
     assert play(tmp_path, yaml.safe_dump(plays), hosts) == {
         "gpu-01": "gpu-01", "gpu-02": "gpu-02 gpu-03", "gpu-03": "gpu-02 gpu-03", "gpu-04": "gpu-04",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "role",
+    sorted(path.parent.parent.name for path in ROOT.glob("roles/*/vars/main.yml") if "_unplanned" in path.read_text()),
+)
+def test_a_role_without_a_plan_says_what_comes_first(tmp_path: pathlib.Path, role: str):
+    playbook = f"""
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role:
+        name: railyard.gpu_fabric.{role}
+        rolespec_validate: false
+"""
+    said = play(tmp_path, playbook, {"gpu-1": {}})
+    assert f"{role} works by the plan of the rack, and there is none" in said["gpu-1"]
+
+
+@pytest.mark.parametrize("name", ["preflight", "site"])
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (
+            {"gpu_nodes": {"hosts": {}}, "gpu_node": {"hosts": {"gpu-1": {}}}},
+            ("group gpu_nodes has no host", "gpu_node."),
+        ),
+        ({"all": {"hosts": {}}}, ("The inventory has no host", "none")),
+    ],
+)
+def test_a_rack_without_hosts_is_refused(tmp_path: pathlib.Path, name: str, groups: dict, said: tuple[str, str]):
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps(groups))
+    environ = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path / "home")}
+    argv = [str(PLAYBOOK), str(ROOT / "playbooks" / f"{name}.yml"), "-i", str(inventory)]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
+    text = " ".join(done.stdout.split())
+    assert done.returncode == 2
+    assert all(words in text for words in said), text
