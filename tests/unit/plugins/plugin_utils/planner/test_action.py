@@ -16,7 +16,7 @@ from ansible.playbook.task import Task
 from ansible_collections.railyard.gpu_fabric.plugins.action.fabric_plan import ActionModule
 
 
-def run(hosts, facts, variables=None, members=None, groups=None, **args):
+def run(hosts, facts, variables=None, members=None, groups=None, transport="local", **args):
     """The action's result for a play over *hosts* of an inventory whose group has *members*."""
     members = members or hosts
     groups = groups or {"all": members, "gpu_nodes": members, "ungrouped": []}
@@ -31,6 +31,7 @@ def run(hosts, facts, variables=None, members=None, groups=None, **args):
     task = Task()
     task.args = args
     action = ActionModule(task, mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+    action._connection.transport = transport
     task_vars = {
         "inventory_hostname": hosts[0],
         "ansible_play_hosts_all": hosts,
@@ -147,3 +148,20 @@ def test_address_of_the_inventory_finds_the_management_interface():
     box.netdev("eno2", "0000:03:00.0", addresses=["10.3.0.1/24"])
     result = run(["gpu-1"], {"gpu-1": box.done()}, {"gpu-1": {"ansible_host": "10.3.0.1"}})
     assert result["plan"]["hosts"]["gpu-1"]["management"] == {"netdev": "eno2", "address": "10.3.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("transport", "variables", "port"),
+    [
+        ("ssh", {}, 22),
+        ("ssh", {"ansible_port": "2222"}, 2222),
+        ("local", {"ansible_connection": "ansible.builtin.ssh", "ansible_port": 2222}, 2222),
+        ("local", {"ansible_port": 2222}, None),
+        ("ssh", {"ansible_connection": "containers.podman.podman"}, None),
+    ],
+)
+def test_a_firewall_leaves_the_inventorys_port_open_where_it_is_ssh(transport, variables, port):
+    given = {"all": {**variables, "gpu_fabric_allow_tcp": [443], "gpu_fabric_admin_networks": ["192.0.2.0/24"]}}
+    result = run(["gpu-1"], FACTS, given, transport=transport)
+    assert bool(result.get("failed")) == (port is not None)
+    assert port is None or f"gpu_fabric_allow_tcp: [443] lacks {port}" in result["msg"]
