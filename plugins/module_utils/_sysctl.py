@@ -13,7 +13,13 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, read_text, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Failure,
+    FirstContents,
+    StateFile,
+    read_text,
+    write_atomic,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 # systemd-sysctl's order of precedence: a file masks those of the same name further down.
@@ -162,8 +168,15 @@ class SysctlSet:
     """The wanted settings against the file and the kernel."""
 
     def __init__(
-        self, path: str, settings: t.Mapping[str, t.Any], kernel: Kernel, state: StateFile, root: str = "/"
+        self,
+        path: str,
+        settings: t.Mapping[str, t.Any],
+        kernel: Kernel,
+        state: StateFile,
+        root: str = "/",
+        firsts: StateFile | None = None,
     ) -> None:
+        self._firsts = FirstContents(firsts) if firsts else None
         self._path = path
         self._root = root
         self._file = os.path.join(root, path.lstrip("/"))
@@ -186,6 +199,8 @@ class SysctlSet:
                 self.unavailable.append(Unavailable(key, reason))
         missing = {item.key for item in self.unavailable}
         self._text = render(self._settings, missing) if self._settings else None
+        if self._firsts:
+            self._text = self._firsts.wanted(self._path, self._before_text, self._text)
         self.changes.compare(self._path, self._before_text, self._text)
         for key, value in self._settings.items():
             if key not in missing and self._compare(key, value):
@@ -231,10 +246,14 @@ class SysctlSet:
         self._save()
 
     def _write(self) -> None:
+        if self._firsts and self._settings:
+            self._firsts.keep(self._path, self._before_text)
         if self._text is None:
             os.unlink(self._file)
         else:
             write_atomic(self._file, self._text)
+        if self._firsts and not self._settings:
+            self._firsts.forget(self._path)
 
     def _save(self) -> None:
         rest = {path: keys for path, keys in self._saved.items() if path != self._path}

@@ -117,7 +117,13 @@ def main() -> t.NoReturn:
     )
     settings = module.params["settings"] if module.params["state"] == "present" else {}
     try:
-        todo = SysctlSet(module.params["path"], settings, Kernel(), StateFile("sysctl.json"))
+        todo = SysctlSet(
+            module.params["path"],
+            settings,
+            Kernel(),
+            StateFile("sysctl.json"),
+            firsts=StateFile("first_files.json"),
+        )
         beaten = [
             f"{item.key} is {item.value!r} at boot, from {item.path}, not {item.wanted!r} as in {module.params['path']}"
             for item in todo.overrides()

@@ -67,7 +67,9 @@ class Host:
         return target.read_text() if target.exists() else ""
 
     def plan(self, settings: dict[str, t.Any]) -> SysctlSet:
-        return SysctlSet(OWN, settings, self.kernel, StateFile("sysctl.json", str(self.base / "state")), str(self.root))
+        state = str(self.base / "state")
+        firsts = StateFile("first_files.json", state)
+        return SysctlSet(OWN, settings, self.kernel, StateFile("sysctl.json", state), str(self.root), firsts)
 
     def apply(self, settings: dict[str, t.Any]) -> SysctlSet:
         todo = self.plan(settings)
@@ -82,6 +84,16 @@ def host(tmp_path: pathlib.Path) -> Host:
 
 
 WANTED = {"net.core.rmem_max": 67108864, "net.ipv4.tcp_rmem": "4096 131072  33554432"}
+
+
+def test_file_of_somebody_else_is_kept_and_given_back(host: Host) -> None:
+    host.file(OWN, "vm.swappiness = 10\n")
+    host.apply(WANTED)
+    assert "vm.swappiness" not in host.file(OWN)
+    host.apply({"net.core.rmem_max": 1048576})
+    host.apply({})
+    assert host.file(OWN) == "vm.swappiness = 10\n"
+    assert not len(host.plan({}).changes) and not (host.base / "state").exists()
 
 
 def test_in_the_file_and_in_force(host: Host) -> None:
