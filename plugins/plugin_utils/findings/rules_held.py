@@ -39,6 +39,8 @@ VARIABLES = {"driver": "driver_version", "cuda": "cuda_version", "nccl": "nccl_v
 
 @host_rule(HELD)
 def held_in_the_way(host: HostView) -> t.Iterator[Finding]:
+    if host.recorded_only:
+        return  # nothing is about to be installed on a recording
     held = {
         str(name): str(mapping(entry).get("version", ""))
         for name, entry in host.section("packages").items()

@@ -260,7 +260,7 @@ def test_what_hosts_had_better_share_is_told_where_it_differs(name, one, other):
     intents = {"gpu-01": {f"gpu_fabric_{name}": one}, "gpu-02": {f"gpu_fabric_{name}": other}}
     told = [n for h in boxes.plan_rack(intents, facts, {})["hosts"].values() for n in h["notes"]]
     assert [n["device"] for n in told if n["id"] == "RF-PLAN-INTENT-DIFFERS"] == [f"gpu_fabric_{name}"]
-    same = boxes.plan_rack({host: intents["gpu-01"] for host in facts}, facts, {})
+    same = boxes.plan_rack(dict.fromkeys(facts, intents["gpu-01"]), facts, {})
     assert not [n for h in same["hosts"].values() for n in h["notes"] if n["id"] == "RF-PLAN-INTENT-DIFFERS"]
 
 

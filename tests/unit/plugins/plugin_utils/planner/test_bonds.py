@@ -14,7 +14,6 @@ from boxes import plan_one
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
 
-
 LACP = {"members": ["ens6f0"], "mode": "802.3ad"}
 
 
