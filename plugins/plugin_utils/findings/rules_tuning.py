@@ -78,7 +78,10 @@ def _entries(row: dict[str, t.Any]) -> dict[str, str]:
 
 @host_rule(SYSCTL_OVERRIDDEN, SYSCTL_NOT_ACTIVE)
 def sysctl_values(host: HostView) -> t.Iterator[Finding]:
-    rows = [(str(row.get("path", "")), _entries(row)) for row in dicts(host.get("sysctl_files"))]
+    # A file that only a person's `sysctl --system` reads sets nothing at the boot; of a recording nobody knows that.
+    files = dicts(host.get("sysctl_files"))
+    applied = [row for row in files if host.recorded_only or not row.get("applied_by")]
+    rows = [(str(row.get("path", "")), _entries(row)) for row in applied]
     # Files are applied by the order of their names, whatever their directories.
     after = [row for row in rows if row[0].rpartition("/")[2] > OURS]
     path, ours = next((row for row in rows if row[0].endswith("/" + OURS)), (f"/etc/sysctl.d/{OURS}", {}))
