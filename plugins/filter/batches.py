@@ -21,7 +21,8 @@ options:
 """
 
 EXAMPLES = r"""
-- hosts: gpu_nodes
+- name: Provision
+  hosts: gpu_nodes
   serial: "{{ groups | railyard.gpu_fabric.batches }}"
 """
 
