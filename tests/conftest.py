@@ -23,5 +23,6 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     rack = sys.modules.get("rack")
-    if rack is not None and (rack.DIRECTORY / "rack.json").exists():
+    # Not the rack of another session of this checkout, which may be in the middle of its tests.
+    if rack is not None and rack.Rack.started and (rack.DIRECTORY / "rack.json").exists():
         rack.take_down(rack.DIRECTORY)

@@ -77,6 +77,9 @@ def take_down(directory: Path) -> None:
 class Rack:
     """The rack, by its playbooks. ``nodes`` and ``profile`` hold from ``up`` or ``reset`` on."""
 
+    #: Whether this session has to do with a rack that it must take down.
+    started = False
+
     def __init__(self, nodes: int = 4, profile: str = "hgx_h100_roce") -> None:
         self.nodes, self.profile = nodes, profile
 
@@ -105,6 +108,7 @@ class Rack:
         return Run(done.returncode, done.stdout, done.stderr, data)
 
     def lab(self, **variables: Any) -> Run:
+        Rack.started = True
         given = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
         run = self.playbook("playbooks/lab.yml", "-e", f"lab_name={NAME}", *given, inventory=None)
         assert run.rc == 0, run.describe()
