@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import cpu_set
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cpus import cpu_set
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import FEC_OF_SPEED, Problem
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, integer, text

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cpus import cpu_list, cpu_set
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port, write_file
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import AccessControl
@@ -90,26 +91,6 @@ class IrqAffinity(Knob):
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:
         return cpu_set(present or "") <= cpu_set(wanted)
-
-
-def cpu_set(text: str) -> set[int]:
-    """The CPUs of a list as the kernel writes it."""
-    cpus: set[int] = set()
-    for part in text.strip().split(","):
-        first, dash, last = part.partition("-")
-        if first.isdigit() and (not dash or last.isdigit()):
-            cpus.update(range(int(first), int(last if dash else first) + 1))
-    return cpus
-
-
-def cpu_list(cpus: t.Collection[int]) -> str:
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def host_knobs(wanted: t.Mapping[str, t.Any]) -> list[Knob]:

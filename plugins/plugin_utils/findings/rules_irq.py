@@ -10,6 +10,7 @@ import collections
 import re
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cpus import cpu_list, cpu_set
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import rack_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
@@ -55,27 +56,6 @@ class Interrupt(t.NamedTuple):
     cpus: frozenset[int]
     shown: str
     line: str
-
-
-def cpu_set(text: str) -> frozenset[int]:
-    """0-3,8 → the CPUs."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if first.isdigit() and (not dash or last.isdigit()):
-            found.update(range(int(first), int(last if dash else first) + 1))
-    return frozenset(found)
-
-
-def ranges(cpus: frozenset[int]) -> str:
-    """The CPUs as the kernel lists them."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def _mask(text: str) -> frozenset[int]:
@@ -156,7 +136,7 @@ def interrupts_far_away(rack: RackView) -> t.Iterator[Finding]:
             if cpus and row.cpus and not row.cpus & cpus:
                 far[row.device or "the NIC"].append(row)
                 where = f"NUMA node {node}" if node is not None else "its NUMA node"
-                homes[row.device or "the NIC"] = f"CPUs {ranges(cpus)} of {where}"
+                homes[row.device or "the NIC"] = f"CPUs {cpu_list(cpus)} of {where}"
         for device, group in sorted(far.items(), key=lambda item: natural(item[0])):
             numbers = ", ".join(row.number for row in group[:6]) + (" and more" if len(group) > 6 else "")
             yield IRQ_AFFINITY.on(
