@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import Parsed, Problems, clean
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._common import (
+    Parsed,
+    Problems,
+    clean,
+    holds_damage,
+    json_items,
+)
 
 Reader = Callable[[str, dict[str, Any], Problems], None]
 
@@ -28,3 +34,15 @@ def read(text: str, option: str, read_text: Reader, read_json: Reader) -> Parsed
         if not value["interfaces"] and not len(problems) and cleaned.strip():
             problems.add(f"There is no output of ethtool {option} in this text.")
     return problems.result(value)
+
+
+def json_interfaces(text: str, problems: Problems) -> Iterator[dict[str, Any]]:
+    """The whole elements of ``--json``, one for each interface; what else stands there is told."""
+    items, whole = json_items(text)
+    if not whole:
+        problems.add("The JSON document ends early; only its whole elements were read.")
+    for item in items:
+        if isinstance(item, dict) and not holds_damage(item):
+            yield item
+        else:
+            problems.add("An element of the list is no interface.", text=str(item))

@@ -23,8 +23,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
     Parsed,
     Problems,
     failure,
-    holds_damage,
-    json_items,
     prompt_command,
     split_lines,
 )
@@ -82,13 +80,7 @@ def _read_text(text: str, value: dict[str, Any], problems: Problems) -> None:
 
 
 def _read_json(text: str, value: dict[str, Any], problems: Problems) -> None:
-    items, whole = json_items(text)
-    if not whole:
-        problems.add("The JSON document ends early; only its whole elements were read.")
-    for item in items:
-        if not isinstance(item, dict) or holds_damage(item):
-            problems.add("An element of the list is no interface.", text=str(item))
-            continue
+    for item in _ethtool.json_interfaces(text, problems):
         interface: dict[str, Any] = {}
         if "ifname" in item:
             interface["netdev"] = str(item["ifname"])
