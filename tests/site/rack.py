@@ -68,6 +68,20 @@ class Run:
         return "\n".join([f"exit status {self.rc}", *failed, str(self.stats), self.stderr[-3000:], tail])
 
 
+def findings(run: Run) -> list[dict]:
+    """What a preflight run reports, by its own result."""
+    return [
+        finding
+        for _, _, result in run.results()
+        for finding in ((result.get("ansible_facts") or {}).get("gpu_fabric_plan") or {}).get("findings", [])
+        if finding["severity"] in ("fail", "warn")
+    ]
+
+
+def places(found: list[dict]) -> set[tuple[str, str, str]]:
+    return {(finding["id"], finding.get("host") or "", finding.get("device") or "") for finding in found}
+
+
 def take_down(directory: Path) -> None:
     """Take a rack down without Ansible, which an interruption may have left in the middle of something."""
     command = [sys.executable, "-B", "-m", "lab_rack", "down", "--dir", str(directory)]

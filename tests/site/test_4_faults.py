@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rack import Rack, Run
+from rack import Rack, findings, places
 
 NODE = "gpu-02"
 # fault → words of which each must stand in one message, and the finding's severity
@@ -26,20 +26,6 @@ FAULTS = {
 
 # What each fault was found by, so that no fault is found by another's finding.
 told: dict[str, set[str]] = {}
-
-
-def findings(run: Run) -> list[dict]:
-    """What a preflight run reports, by its own result."""
-    return [
-        finding
-        for _, _, result in run.results()
-        for finding in ((result.get("ansible_facts") or {}).get("gpu_fabric_plan") or {}).get("findings", [])
-        if finding["severity"] in ("fail", "warn")
-    ]
-
-
-def places(found: list[dict]) -> set[tuple[str, str, str]]:
-    return {(finding["id"], finding.get("host") or "", finding.get("device") or "") for finding in found}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "site"))
 
-from rack import Rack, Run
+from rack import Rack, findings, places
 
 NODE, OTHER = "gpu-02", "gpu-01"
 
@@ -109,19 +109,6 @@ CASES = {
         restart=True,
     ),
 }
-
-
-def findings(run: Run) -> list[dict]:
-    return [
-        finding
-        for _, _, result in run.results()
-        for finding in ((result.get("ansible_facts") or {}).get("gpu_fabric_plan") or {}).get("findings", [])
-        if finding["severity"] in ("fail", "warn")
-    ]
-
-
-def places(found: list[dict]) -> set[tuple[str, str, str]]:
-    return {(finding["id"], finding.get("host") or "", finding.get("device") or "") for finding in found}
 
 
 @pytest.fixture(scope="module")
