@@ -13,6 +13,8 @@ import typing as t
 import netaddr
 
 _ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
+#: As mlxconfig writes them: some have small letters behind an underscore (EXP_ROM_UEFI_x86_ENABLE).
+_FIRMWARE_NAME = re.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Za-z0-9_]*)?$")
 
 Intent = dict[str, t.Any]
 
@@ -182,7 +184,7 @@ def _firmware_agrees(intent: Intent) -> list[Problem]:
     variable, problems = "gpu_fabric_nic_firmware", []
     wanted = {"roce": ("ETH", "2"), "infiniband": ("IB", "1")}.get(intent["gpu_fabric_fabric"])
     for name, value in intent[variable].items():
-        if not isinstance(name, str) or not _ENV_NAME.match(name):
+        if not isinstance(name, str) or not _FIRMWARE_NAME.match(name):
             problems.append(Problem(variable, f"{name!r} is no parameter's name", "names such as ATS_ENABLED"))
         elif value is not None and (
             not isinstance(value, (str, int)) or (isinstance(value, str) and not value.strip())

@@ -10,8 +10,9 @@ Value::
                   "extra"}],
      "applied": bool, "messages": [...], "errors": [...]}
 
-Values are the tool's own texts: ``True(1)``, ``16``, ``Array[0..7]``.  Which of ``default``, ``current`` and ``next`` a
-parameter has follows the columns; ``new`` is what ``set`` is about to write.
+Values are the tool's own texts: ``True(1)``, ``16``, ``0x1f(31)``, ``Array[0..7]``.  Which of ``default``, ``current`` and
+``next`` a parameter has follows the columns, less those of which the tool says ``N/A`` because the firmware did not tell;
+``new`` is what ``set`` is about to write.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ _DEVICE = re.compile(r"^Device #\d+:\s*$")
 _HEADER = re.compile(r"^\s*Configurations:(?P<columns>(?:\s+(?:Default|Current|Next Boot|New))+)\s*$")
 _COLUMN = re.compile(r"Default|Current|Next Boot|New")
 _COLUMNS = {"Default": "default", "Current": "current", "Next Boot": "next", "New": "new"}
+# Small letters only behind an underscore, as in EXP_ROM_UEFI_x86_ENABLE: no sentence begins with such a word.
 _ROW = re.compile(
-    r"^\s*(?P<modified>\*)?\s*(?P<read_only>RO\s)?\s*(?P<name>[A-Z][A-Z0-9_]*(?:\[[\d.]+\])?)(?P<values>(?:\s+\S+)+)\s*$"
+    r"^\s*(?P<modified>\*)?\s*(?P<read_only>RO\s)?\s*"
+    r"(?P<name>[A-Z][A-Z0-9]*(?:_[A-Za-z0-9_]*)?(?:\[[\d.]+\])?)(?P<values>(?:\s+\S+)+)\s*$"
 )
+_UNTOLD = "N/A"
 _FIELD = re.compile(r"^(Device type|Name|Description|Device|PSID|Versions?|Part number):\s*(.*?)\s*$", re.IGNORECASE)
 _KEYS = {"device type": "device_type", "name": "name", "description": "description", "device": "device"}
 _MESSAGE = re.compile(r"^\s*-([IWE])-\s*(.*)$")
@@ -119,7 +123,7 @@ class _Reader:
             self.problems.cut(line)
         elif key is None:
             self.device["extra"][match.group(1)] = said
-        elif said and said != "N/A":
+        elif said and said != _UNTOLD:
             self.device[key] = said
             if key == "device" and pci_address(said):
                 self.device["pci"] = pci_address(said)
@@ -148,7 +152,7 @@ class _Reader:
             self.problems.add("The line that names this device is missing.", line)
             self.lost = True
             return True
-        parameter: dict[str, Any] = dict(zip(columns, values))
+        parameter: dict[str, Any] = {key: shown for key, shown in zip(columns, values) if shown != _UNTOLD}
         if "default" in columns or match.group("modified"):
             parameter["modified"] = bool(match.group("modified"))
         if match.group("read_only"):
@@ -188,7 +192,7 @@ def _read_json(text: str) -> Parsed:
             parameter = {
                 key: _text(settings[f"{key}_value"])
                 for key in ("default", "current", "next")
-                if f"{key}_value" in settings
+                if settings.get(f"{key}_value", _UNTOLD) != _UNTOLD
             }
             parameter.update(
                 {key: settings[key] for key in ("modified", "read_only") if isinstance(settings.get(key), bool)}

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from mutations import decode, fixture_files
 
@@ -241,6 +243,25 @@ def test_mlxconfig_without_indentation_and_a_second_command():
     first, second = mlxconfig.parse(text).value["devices"]
     assert first["parameters"] == {"LINK_TYPE_P1": {"next": "IB(1)", "new": "ETH(2)"}}
     assert second["parameters"] == {"LINK_TYPE_P1": {"next": "IB(1)"}} and "device" not in second
+
+
+def test_mlxconfig_names_with_small_letters_and_values_that_firmware_does_not_tell():
+    text = (
+        "Device #1:\n\nConfigurations:                    Default         Current         Next Boot\n"
+        "*RO      EXP_ROM_UEFI_x86_ENABLE                     True(1)         N/A             False(0)        \n"
+        "         SWITCH_COMPT_FEATURE_MASK           0x0(0)          0x0(0)          0x10(16)        \n"
+        "The '*' shows parameters with next value different from default/current value.\n"
+    )
+    value, problems = mlxconfig.parse(text)
+    parameters = value["devices"][0]["parameters"]
+    rom = {"default": "True(1)", "next": "False(0)", "modified": True, "read_only": True}
+    assert parameters["EXP_ROM_UEFI_x86_ENABLE"] == rom and problems == ()
+    assert parameters["SWITCH_COMPT_FEATURE_MASK"]["next"] == "0x10(16)"
+    told = {"default_value": 1, "current_value": "N/A", "next_value": 2, "modified": True, "read_only": False}
+    document = json.dumps({"Device #1": {"device": "18:00.0", "tlv_configuration": {"NUM_OF_VFS": told}}})
+    assert mlxconfig.parse(document).value["devices"][0]["parameters"]["NUM_OF_VFS"] == {
+        "default": "1", "next": "2", "modified": True, "read_only": False,
+    }  # fmt: skip
 
 
 def test_a_row_with_too_few_values_is_told():
