@@ -25,7 +25,7 @@ GATE = """
   gather_facts: false
   tasks:
     - ansible.builtin.set_fact:
-        gpu_fabric: {gpu_processes: "{{ processes }}"}
+        gpu_fabric: "{{ {} if processes is none else {'gpu_processes': processes} }}"
         cacheable: true
     - ansible.builtin.import_role:
         name: railyard.gpu_fabric.preflight
@@ -67,7 +67,7 @@ def node(disruption: str, allowed: str, processes: list[dict[str, t.Any]] | None
         "gate_class": disruption,
         "gate_reason": "driver 570.1 is loaded, 580.2 is wanted",
         "gpu_fabric_allow_disruption": allowed,
-        "processes": processes or [],
+        "processes": processes,
     }
 
 
@@ -79,11 +79,13 @@ def test_gate(tmp_path: pathlib.Path) -> None:
         {
             "calm": node("none", "none", job),
             "forbidden": node("reload", "linkflap"),
-            "allowed": node("reload", "reboot"),
+            "allowed": node("reload", "reboot", []),
+            "driverless": node("linkflap", "linkflap"),
             "busy": node("reload", "reload", job),
         },
     )
     assert said["calm"] is None and said["allowed"] is None
+    assert said["driverless"] is None, "nothing is known of processes where there is no driver"
     assert said["forbidden"].startswith("forbidden: driver 570.1 is loaded, 580.2 is wanted.")
     assert "gpu_fabric_allow_disruption=reload" in said["forbidden"]
     assert "python3 (pid 4711)" in said["busy"] and "Drain the host first" in said["busy"]
