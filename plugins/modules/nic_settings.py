@@ -115,6 +115,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption im
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, Folders, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import difference, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import shown
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 
@@ -189,14 +190,6 @@ def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> Non
         )
 
 
-def shown(value: t.Any) -> str:
-    if isinstance(value, list):
-        return ",".join(str(int(item)) if isinstance(item, (bool, int)) else str(item) for item in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {shown(item)}" for name, item in value.items())
-    return str(value)
-
-
 def run(module: AnsibleModule) -> dict[str, t.Any]:
     cli = Cli()
     ports: list[dict[str, t.Any]] = module.params["ports"]
@@ -207,7 +200,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     state = StateFile("nics.json")
     folders = Folders(os.path.dirname(state.path))
     record = by_names_of_now(state.load())
-    todos = [program.plan(entry, cli) for entry in (*released(record, entries), *entries)]
+    back = [program.plan(entry, cli).backwards() for entry in released(record, entries)]
+    todos = [*back, *(program.plan(entry, cli) for entry in entries)]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
     settings = {

@@ -12,6 +12,7 @@ import difflib
 import json
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import shown
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import Change, ChangeSet
 
 
@@ -21,7 +22,7 @@ def setting(netdev: str, name: str, before: t.Any, after: t.Any) -> str:
         present = before if isinstance(before, dict) else {}
         after = {key: value for key, value in after.items() if present.get(key) != value}
         before = {key: present.get(key) for key in after}
-    return f"{netdev} {name} {_shown(before)} -> {_shown(after)}"
+    return f"{netdev} {name} {shown(before)} -> {shown(after)}"
 
 
 def kept(before: str, after: str) -> dict[tuple[str, str], str] | None:
@@ -35,7 +36,7 @@ def kept(before: str, after: str) -> dict[tuple[str, str], str] | None:
         for name in dict.fromkeys([*other, *one]):
             if one.get(name) != other.get(name):
                 pair = _differing(one.get(name), other.get(name))
-                lines[netdev, name] = f"{netdev} {name} {_shown(pair[0])} -> {_shown(pair[1])} (at boot)"
+                lines[netdev, name] = f"{netdev} {name} {shown(pair[0])} -> {shown(pair[1])} (at boot)"
     return lines
 
 
@@ -62,20 +63,6 @@ def _differing(before: t.Any, after: t.Any) -> tuple[t.Any, t.Any]:
         {key: value for key, value in before.items() if after.get(key) != value},
         {key: value for key, value in after.items() if before.get(key) != value},
     )
-
-
-def _shown(value: t.Any) -> str:
-    if value is None:
-        return "unset"
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(_shown, value))
-    if isinstance(value, dict) and not value:
-        return "nothing"
-    if isinstance(value, dict):
-        return " ".join(f"{key}:{_shown(item)}" for key, item in value.items())
-    return str(value)
 
 
 def of(settings: dict[tuple[str, str], str], files: ChangeSet, config: str) -> list[dict[str, str]]:

@@ -37,6 +37,8 @@ class Knob:
     disruption: str = "none"
     #: Whether the link may stay away afterwards, because the other end does not do the same.
     may_cut: bool = False
+    #: Who else may set it, for the message where it is not what was written.
+    rivals: str = ""
 
     def read(self) -> t.Any:
         raise NotImplementedError
@@ -54,6 +56,21 @@ class Knob:
     def refusal(self, wanted: t.Any) -> str:
         """Why this device cannot have a value, and what it can have; "" where nothing speaks against it."""
         return ""
+
+
+def shown(value: t.Any) -> str:
+    """A value as a person reads it, in one line."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(shown, value))
+    if isinstance(value, dict) and not value:
+        return "nothing"
+    if isinstance(value, dict):
+        return " ".join(f"{key}:{shown(item)}" for key, item in value.items())
+    return str(value)
 
 
 def write_file(path: str, text: str) -> None:
@@ -177,4 +194,4 @@ def file_knobs(port: Port, ecn_priority: int | None) -> list[Knob]:
     return [*knobs, TrafficClass(port), RdmaCmTos(port)]
 
 
-__all__ = ("FileKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs", "write_file")
+__all__ = ("FileKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs", "shown", "write_file")

@@ -26,7 +26,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import bo
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import ethernet_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs, shown
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import PARTS, qos_knobs
 
 CONFIG = "/etc/gpu_fabric/nics.json"
@@ -65,6 +65,10 @@ class Todo(t.NamedTuple):
     @property
     def flaps(self) -> bool:
         return any(step.knob.disruption == "linkflap" for step in self.steps)
+
+    def backwards(self) -> Todo:
+        """What is given back goes in the opposite order: a priority is lossless no more before its buffer shrinks."""
+        return self._replace(steps=self.steps[::-1])
 
 
 def port_of(entry: t.Mapping[str, t.Any]) -> Port:
@@ -127,12 +131,13 @@ def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
             unsupported.append(knob.name)
         elif present is None:
             raise Failure(
-                f"{port.netdev}: {knob.name} cannot be read, wanted {wanted}; is it a port of a physical function?"
+                f"{port.netdev}: {knob.name} cannot be read, wanted {shown(wanted)};"
+                " is it a port of a physical function?"
             )
         elif not knob.same(present, wanted):
             reason = knob.refusal(wanted)
             if reason:
-                raise Failure(f"{port.netdev}: {knob.name} is {present}, wanted {wanted}, but {reason}")
+                raise Failure(f"{port.netdev}: {knob.name} is {shown(present)}, wanted {shown(wanted)}, but {reason}")
             steps.append(Step(knob, present, wanted))
     return Todo(port, steps, unsupported)
 
@@ -147,15 +152,27 @@ def apply(todo: Todo) -> None:
     downs = bounces.counted(todo.port) if todo.flaps else None
     try:
         for step in todo.steps:
-            step.knob.write(step.after)
+            write(todo.port, step)
         if todo.flaps and was_up and not wait_for(lambda: read_carrier(carrier), CARRIER_S):
             take_back(todo)
     finally:
         bounces.note(todo.port, downs, bounced=was_up)
-    for step in todo.steps:
-        present = step.knob.read()
-        if not step.knob.confirmed(present, step.after):
-            raise Failure(f"{todo.port.netdev}: {step.knob.name} is {present} after it was set to {step.after}")
+    for knob, _before, after in todo.steps:
+        present = knob.read()
+        if not knob.confirmed(present, after):
+            rivals = f"; {knob.rivals} may set it, too" if knob.rivals else ""
+            raise Failure(
+                f"{todo.port.netdev}: {knob.name} is {shown(present)} after it was set to {shown(after)}{rivals}"
+            )
+
+
+def write(port: Port, step: Step) -> None:
+    try:
+        step.knob.write(step.after)
+    except Failure as exc:
+        raise Failure(
+            f"{port.netdev}: {step.knob.name} is {shown(step.before)}, wanted {shown(step.after)}: {exc}", **exc.details
+        ) from exc
 
 
 def take_back(todo: Todo) -> None:
@@ -166,7 +183,7 @@ def take_back(todo: Todo) -> None:
     if risky:
         raise LinkLost(
             f"{todo.port.netdev}: the link did not come back within {CARRIER_S} s after "
-            + " and ".join(f"{step.knob.name} was set to {step.after}" for step in risky)
+            + " and ".join(f"{step.knob.name} was set to {shown(step.after)}" for step in risky)
             + "; it was set back. Set the switch port likewise first",
             netdev=todo.port.netdev,
             settings=[step.knob.name for step in risky],

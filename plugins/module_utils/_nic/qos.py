@@ -12,6 +12,7 @@ firmware, so a port set by one reads the same through the other.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
@@ -52,29 +53,46 @@ class Backend:
     def command(self, part: str, value: t.Any) -> list[list[str]]:
         raise NotImplementedError
 
-    def set(self, part: str, value: t.Any) -> None:
-        for argv in self.command(part, value):
-            self.checked(self.cli.run(argv, check=False))
-        self._state = None
+    def set(self, part: str, value: t.Any) -> list[str]:
+        """Write one part; what was said of commands that failed. Only what is read back counts.
 
-    def checked(self, result: Result) -> Result:
-        """Fail on a status, and on what the tools print while they exit with 0."""
-        said = result.stderr.strip() or result.stdout.strip()
-        if result.rc != 0 or "not supported" in said.lower():
-            raise Failure(f"{self.netdev}: {result.command} exited with {result.rc}: {said or 'no message'}")
+        mlnx_qos exits with 0 on partial failures and, on success, tells of all that the port lacks. dcb wants to take
+        out a DSCP entry that the driver has replaced already, and fails.
+        """
+        results = [self.cli.run(argv, check=False) for argv in self.command(part, value)]
+        self._state = None
+        return [failure(result) for result in results if result.rc != 0]
+
+    def answer(self, argv: list[str]) -> Result:
+        result = self.cli.run(argv, check=False)
+        if result.rc != 0:
+            raise Failure(failure(result))
         return result
 
 
+def failure(result: Result) -> str:
+    """How a command ended; of a Python traceback only what was raised."""
+    lines = [line.strip() for line in f"{result.stderr}\n{result.stdout}".splitlines() if line.strip()]
+    if any(line.startswith("Traceback") for line in lines):
+        lines = [line for line in lines if _RAISED.match(line)]
+    return f"{result.command} exited with {result.rc}: {'; '.join(lines) or 'no message'}"
+
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
+
+
 class MlnxQos(Backend):
-    """The tool of OFED. It exits with 0 on partial failures, so only what is read back counts."""
+    """The tool of OFED."""
 
     name = "mlnx_qos"
 
     def query(self) -> dict[str, t.Any]:
         # Without -a, classes that no priority uses are not shown.
         words = ["-a"] if "ets" in self.parts else []
-        result = self.checked(self.cli.run(["mlnx_qos", "-i", self.netdev, *words], check=False))
+        result = self.answer(["mlnx_qos", "-i", self.netdev, *words])
         state = dict(mlnx_qos.parse(result.stdout).value)
+        if not state.get("cable_length_m"):  # 0: the driver has no receive buffers, or takes no length
+            state.pop("cable_length_m", None)
         classes = {entry["tc"]: entry for entry in state.get("tcs", [])}
         if sorted(classes) == list(PRIORITIES):
             state["ets"] = {
@@ -129,13 +147,15 @@ class Dcb(Backend):
                 if thing == "dcbx":
                     state["dcbx"] = dcbx_owner(dcb.parse(result.stdout).value)
             elif thing == "pfc":
-                self.checked(result)
+                raise Failure(failure(result))
         entries = state.get("dscp_to_priority") or {}
         state["trust"] = "dscp" if entries else "pcp"
-        if "delay" in state:
+        if state.get("delay"):  # 0: the driver has no receive buffers, or takes no length
             state["cable_length_m"] = state["delay"]
         if "tsa" in state and "tc_bandwidth" in state:
-            state["ets"] = {"tsa": state["tsa"], "tc_bandwidth": state["tc_bandwidth"]}
+            # A class that is not ETS has no share; mlx5 shows 100 for it, which the tool itself refuses to set.
+            shares = [share if kind == "ets" else 0 for share, kind in zip(state["tc_bandwidth"], state["tsa"])]
+            state["ets"] = {"tsa": state["tsa"], "tc_bandwidth": shares}
         return state
 
     def command(self, part: str, value: t.Any) -> list[list[str]]:
@@ -149,7 +169,10 @@ class Dcb(Backend):
             pairs = [f"{dscp}:{priority}" for dscp, priority in sorted(value.items(), key=by_number)]
             return [["dcb", "app", "replace", *device, "dscp-prio", *pairs]]
         if part == "priority_to_tc":
-            return [["dcb", "ets", "set", *device, "prio-tc", *numbered(value)]]
+            # With the shares, or the tool sends and refuses those that the driver shows.
+            shares = self.state().get("ets", {}).get("tc_bandwidth", [])
+            words = ["tc-bw", *numbered(shares)] if shares else []
+            return [["dcb", "ets", "set", *device, "prio-tc", *numbered(value), *words]]
         if part == "ets":
             shares = ["tc-tsa", *numbered(value["tsa"]), "tc-bw", *numbered(value["tc_bandwidth"])]
             return [["dcb", "ets", "set", *device, *shares]]
@@ -186,6 +209,8 @@ def by_number(item: tuple[str, int]) -> int:
 class QosKnob(Knob):
     """One part of a back end's state."""
 
+    rivals = "the firmware's own DCBX exchange, lldpad or another tool"
+
     def __init__(self, backend: Backend, name: str) -> None:
         self.backend, self.name = backend, name
         # The driver takes the link down and up when the mask changes.
@@ -197,7 +222,9 @@ class QosKnob(Knob):
         return self.backend.state().get(self.name)
 
     def write(self, value: t.Any) -> None:
-        self.backend.set(self.name, value)
+        said = self.backend.set(self.name, value)
+        if said and not self.confirmed(self.read(), value):
+            raise Failure("; ".join(said))
 
 
 class DscpKnob(QosKnob):
@@ -231,10 +258,23 @@ class BufferKnob(QosKnob):
 
 
 def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
-    """Return the back end that this host has."""
-    for backend in (MlnxQos, Dcb):
-        if cli.which(backend.name):
-            return backend(port, cli, parts)
+    """Return the back end that answers for this port: mlnx_qos may be left from another Python, or know less."""
+    refusals = []
+    for kind in (MlnxQos, Dcb):
+        if cli.which(kind.name):
+            backend = kind(port, cli, parts)
+            try:
+                backend.state()
+            except Failure as exc:
+                refusals.append(str(exc))
+            else:
+                return backend
+    if refusals:
+        raise Failure(
+            f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. A virtual function, a card "
+            "that keeps its ports for itself (DPU mode) and a driver without DCB let no host set it: leave the card out "
+            "with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
+        )
     raise Failure(
         f"{port.netdev}: neither mlnx_qos (OFED) nor dcb (package iproute2) is on this host; install one of them"
     )

@@ -38,7 +38,7 @@ _LIKE_A_ROW = re.compile(r"^\s+(?:enabled|buffer)\b")
 _TC = re.compile(r"^tc:\s*(\d+)\s+ratelimit:\s*(unlimited|[\d.]+ ?Gbps),\s*tsa:\s*(\w+)(?:,\s*bw:\s*(\d+)%)?\s*$")
 # Old releases say "up" (user priority), and list socket priorities below it.
 _TC_PRIORITY = re.compile(r"^\s+(?:priority|up):\s*(\d+)?\s*$")
-_BUFFERS = re.compile(r"^Receive buffer size \(bytes\):\s*([\d,]+?),?(?:max_buffer_size=(\d+))?\s*$")
+_BUFFERS = re.compile(r"^Receive buffer size \(bytes\):\s*([\d,]+?),?(?:(?:max_buffer|total)_size=(\d+))?\s*$")
 _ERROR = re.compile(r"^(?:Traceback|Netdev|.*[Ee]rror\b|usage:|RuntimeError|Can't)")
 _ONCE = re.compile(
     r"^(DCBX mode|Priority trust state|dscp2prio mapping|Receive buffer size|Cable len|PFC configuration|tc: \d+)\b"

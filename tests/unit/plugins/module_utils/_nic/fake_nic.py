@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 
 
+class Refused(Exception):
+    """A tool ends with 1: what it says on standard error and, in its third argument, on standard output."""
+
+    def __init__(self, stderr: str = "", stdout: str = "") -> None:
+        super().__init__(stderr)
+        self.stderr, self.stdout = stderr, stdout
+
+
 class FakeCli:
-    """Answers argument vectors as the tools would, and remembers them."""
+    """Answers argument vectors as the tools would, and remembers them.
+
+    The driver behind them is mlx5: a class that is not ETS has a bandwidth of 100, a DSCP entry that is set takes the
+    former one out by itself, a lossless buffer keeps its room.
+    """
 
     def __init__(self, tools: tuple[str, ...] = ("dcb", "ethtool")) -> None:
         self.tools = tools
@@ -19,6 +32,8 @@ class FakeCli:
         self.refuse_pfc = False
         self.dcbx = ["host", "cee", "ieee"]
         self.cable = 7
+        self.has_buffers = True
+        self.size_label = "max_buffer_size"
         self.prio_tc = [1, 0, 2, 3, 4, 5, 6, 7]
         self.tsa = ["vendor"] * 8
         self.tc_bw = [0] * 8
@@ -31,7 +46,10 @@ class FakeCli:
 
     def run(self, argv: list[str], check: bool = True, **_: object) -> Result:
         self.commands.append(" ".join(argv))
-        stdout = getattr(self, argv[0])(argv[1:])
+        try:
+            stdout = getattr(self, argv[0])(argv[1:])
+        except Refused as exc:
+            return Result(tuple(argv), 1, exc.stdout, exc.stderr)
         return Result(tuple(argv), 0, stdout, "")
 
     @property
@@ -54,7 +72,7 @@ class FakeCli:
                 {
                     "pfc_cap": 8,
                     "macsec_bypass": False,
-                    "delay": self.cable,
+                    "delay": self.cable if self.has_buffers else 0,
                     "prio_pfc": [bool(flag) for flag in self.pfc],
                 }
             )
@@ -70,8 +88,15 @@ class FakeCli:
             return json.dumps(
                 {"dscp_prio": [[dscp, prio, " "] for dscp, prio in self.dscp.items()]} if self.dscp else {}
             )
+        if kind == "app" and verb == "flush":
+            self.dscp.clear()
+            return ""
         if kind == "app":
-            self.dscp.update({int(d): int(p) for d, p in (pair.split(":") for pair in values[1:])})
+            wanted = {int(d): int(p) for d, p in (pair.split(":") for pair in values[1:])}
+            replaced = [dscp for dscp, prio in wanted.items() if self.dscp.get(dscp, prio) != prio]
+            self.dscp.update(wanted)
+            if replaced:
+                raise Refused("Attribute write: No such file or directory\nCould not remove replaced APP entries\n")
             return ""
         if kind == "dcbx" and verb == "show":
             return json.dumps(dict.fromkeys(self.dcbx, True))
@@ -79,19 +104,47 @@ class FakeCli:
             self.dcbx = values
             return ""
         if kind == "ets" and verb == "show":
-            return json.dumps({"willing": False, "tc_bw": self.tc_bw, "tc_tsa": self.tsa, "prio_tc": self.prio_tc})
+            shown = [share if kind == "ets" else 100 for share, kind in zip(self.tc_bw, self.tsa)]
+            return json.dumps({"willing": False, "tc_bw": shown, "tc_tsa": self.tsa, "prio_tc": self.prio_tc})
+        if kind == "buffer" and not self.has_buffers:
+            raise Refused("Attribute read: Operation not supported\n")
         if kind == "buffer" and verb == "show":
             return json.dumps({"prio_buffer": self.prio_buffer, "buffer_size": self.buffer_size, "total_size": 1027728})
         if kind in ("ets", "buffer"):
-            target: list[object] = []
-            for word in values:
-                if ":" not in word:
-                    target = getattr(self, {"tc-tsa": "tsa"}.get(word, word.replace("-", "_")))
-                else:
-                    index, value = word.split(":")
-                    target[int(index)] = value if target is self.tsa else int(value)
+            self.set_lists(values)
             return ""
         raise AssertionError(words)
+
+    def set_lists(self, words: list[str]) -> None:
+        """What is not named keeps what the driver shows; then all of it has to fit."""
+        bandwidth = [share if kind == "ets" else 100 for share, kind in zip(self.tc_bw, self.tsa)]
+        lists = {
+            "tc-tsa": list(self.tsa),
+            "tc-bw": bandwidth,
+            "prio-tc": list(self.prio_tc),
+            "prio-buffer": list(self.prio_buffer),
+            "buffer-size": list(self.buffer_size),
+        }
+        target: list[t.Any] = []
+        for word in words:
+            if ":" not in word:
+                target = lists[word]
+            else:
+                index, value = word.split(":")
+                target[int(index)] = value if target is lists["tc-tsa"] else int(value)
+        if not {"prio-buffer", "buffer-size"} & set(words):
+            expected = 100 if "ets" in lists["tc-tsa"] else 0
+            if sum(lists["tc-bw"]) not in (100, expected):
+                raise Refused(f"Bandwidth percentages in tc-bw sum to {sum(lists['tc-bw'])}%, expected {expected}%\n")
+        self.keep_lossless_room(lists["buffer-size"])
+        self.tsa, self.prio_tc = lists["tc-tsa"], lists["prio-tc"]
+        self.tc_bw = [share if kind == "ets" else 0 for share, kind in zip(lists["tc-bw"], self.tsa)]
+        self.buffer_size, self.prio_buffer = lists["buffer-size"], lists["prio-buffer"]
+
+    def keep_lossless_room(self, sizes: list[int]) -> None:
+        for priority, buffer in enumerate(self.prio_buffer):
+            if self.pfc[priority] and not sizes[buffer]:
+                raise Refused("Attribute write: Invalid argument\n", "Buffers commands error\n")
 
     def mlnx_qos(self, words: list[str]) -> str:
         everything = "-a" in words
@@ -105,6 +158,8 @@ class FakeCli:
             self.pfc = [0] * 8
         if "--pfc" in options:
             self.pfc = [int(flag) for flag in options["--pfc"].split(",")]
+        if "--buffer_size" in options:
+            self.keep_lossless_room([int(word) for word in options["--buffer_size"].split(",")])
         for option, name in (
             ("--prio_tc", "prio_tc"),
             ("--tcbw", "tc_bw"),
@@ -127,18 +182,21 @@ class FakeCli:
             f"\tprio:{prio} dscp:{','.join(f'{dscp:02}' for dscp in sorted(dscps, reverse=True))},"
             for prio, dscps in sorted(table.items())
         ]
+        buffers = f"Receive buffer size (bytes): {','.join(map(str, self.buffer_size))},{self.size_label}=1027728"
+        places = "\tbuffer      " + "   ".join(map(str, self.prio_buffer)) + "   "
         return "\n".join(
             [
+                *(() if self.has_buffers else ("Buffers commands are not supported on your system",)),
                 f"DCBX mode: {'OS' if 'host' in self.dcbx else 'Firmware'} controlled",
                 f"Priority trust state: {getattr(self, 'trust', 'pcp')}",
                 "dscp2prio mapping:",
                 *rows,
-                f"Receive buffer size (bytes): {','.join(map(str, self.buffer_size))},max_buffer_size=1027728",
-                f"Cable len: {self.cable}",
+                *((buffers,) if self.has_buffers else ()),
+                f"Cable len: {self.cable if self.has_buffers else 0}",
                 "PFC configuration:",
                 "\tpriority    0   1   2   3   4   5   6   7",
                 "\tenabled     " + "   ".join(map(str, self.pfc)) + "   ",
-                "\tbuffer      " + "   ".join(map(str, self.prio_buffer)) + "   ",
+                *((places,) if self.has_buffers else ()),
                 *[self.shown_class(tc) for tc in range(8) if everything or tc in self.prio_tc],
                 "",
             ]

@@ -301,7 +301,7 @@ def test_setting_that_does_not_take_is_an_error_with_both_values() -> None:
     cli = FakeCli()
     cli.refuse_pfc = True
     todo = program.plan(ENTRY, cli)
-    with pytest.raises(Failure, match=r"no-such-rail: pfc is .*False.* after it was set to .*True"):
+    with pytest.raises(Failure, match=r"no-such-rail: pfc is 0,0,.* after it was set to 0,0,0,1"):
         program.apply(todo)
 
 

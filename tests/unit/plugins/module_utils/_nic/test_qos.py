@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Railyard maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Quality of service as tools and drivers really answer: what they lack, what they say of it, how they end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fake_nic import FakeCli, Refused
+
+MASK = [False, False, False, True, False, False, False, False]
+EITHER = pytest.mark.parametrize("tool", ["dcb", "mlnx_qos"])
+
+
+def entry(**settings: object) -> dict[str, object]:
+    return {"netdev": "no-such-rail", "hca": "mlx5_0", "port": 1, "pci": "0000:18:00.0", "settings": settings}
+
+
+@EITHER
+def test_a_port_without_buffers_has_all_the_rest(tool: str) -> None:
+    cli = FakeCli((tool,))
+    cli.has_buffers = False
+    wanted = entry(trust="dscp", dscp_to_priority={"26": 3}, pfc=MASK, prio_buffer=[0] * 8, cable_length_m=30)
+    todo = program.plan(wanted, cli)
+    assert todo.unsupported == ["prio_buffer", "cable_length_m"]
+    program.apply(todo)
+    assert cli.pfc == [0, 0, 0, 1, 0, 0, 0, 0] and program.plan(wanted, cli).steps == []
+
+
+def test_sizes_are_read_from_every_release_of_mlnx_qos() -> None:
+    cli = FakeCli(("mlnx_qos",))
+    cli.size_label = "total_size"
+    assert program.plan(entry(buffer_size=cli.buffer_size), cli) == (program.port_of(entry()), [], [])
+
+
+def test_a_map_that_is_right_in_the_end_is_no_failure() -> None:
+    """dcb wants to take out the entry that the driver has replaced already, and says that there is none."""
+    cli = FakeCli(("dcb",))
+    cli.dscp = {26: 0, 48: 6}
+    program.apply(program.plan(entry(trust="dscp", dscp_to_priority={"26": 3, "48": 6}), cli))
+    assert cli.dscp == {26: 3, 48: 6}
+
+
+@EITHER
+def test_what_the_tool_says_of_a_value_that_was_not_set(tool: str) -> None:
+    cli = FakeCli((tool,))
+    cli.pfc, cli.prio_buffer = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]
+    todo = program.plan(entry(buffer_size=[262144] + [0] * 7), cli)
+    with pytest.raises(Failure, match=r"no-such-rail: buffer_size is 20016,156096,.*, wanted 262144,0.* exited with 1"):
+        program.apply(todo)
+
+
+class Broken(FakeCli):
+    """A host whose mlnx_qos was left behind by another Python."""
+
+    reason = ""
+
+    def mlnx_qos(self, words: list[str]) -> str:
+        if not self.reason:
+            raise Failure("Cannot run mlnx_qos: there is no such command on this host")
+        raise Refused(f'Traceback (most recent call last):\n  File "/usr/bin/mlnx_qos", line 40\n{self.reason}\n')
+
+
+@pytest.mark.parametrize("reason", ["", "ModuleNotFoundError: No module named 'dcbnetlink'"])
+def test_dcb_serves_where_mlnx_qos_cannot_run(reason: str) -> None:
+    cli = Broken(("mlnx_qos", "dcb"))
+    cli.reason = reason
+    program.apply(program.plan(entry(pfc=MASK), cli))
+    assert cli.pfc == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+class NoDcb(FakeCli):
+    """A port whose driver has no data centre bridging, as on a DPU that keeps it for itself."""
+
+    def mlnx_qos(self, words: list[str]) -> str:
+        raise Refused(
+            'Traceback (most recent call last):\n  File "/usr/bin/mlnx_qos", line 362, in <module>\n'
+            "OSError: [Errno 95] Netlink error: Operation not supported (95)\n"
+        )
+
+    def dcb(self, words: list[str]) -> str:
+        raise Refused("Attribute read: Operation not supported\n")
+
+
+def test_a_port_without_data_centre_bridging_is_told_with_the_remedy() -> None:
+    with pytest.raises(Failure) as caught:
+        program.plan(entry(trust="dscp", pfc=MASK), NoDcb(("mlnx_qos", "dcb")))
+    said = str(caught.value)
+    assert said.startswith("no-such-rail: ") and "Traceback" not in said and "File" not in said
+    assert "OSError: [Errno 95]" in said and "Attribute read: Operation not supported" in said
+    assert "gpu_fabric_exclude_devices" in said and "gpu_fabric_roce_profile: none" in said
+
+
+class Overruled(FakeCli):
+    """A port whose trust somebody else sets, too."""
+
+    def run(self, argv: list[str], check: bool = True, **_: object) -> Result:
+        done = super().run(argv, check)
+        self.trust = "pcp"
+        return done
+
+
+def test_a_value_that_somebody_else_sets_back_is_told_with_who_that_may_be() -> None:
+    cli = Overruled(("mlnx_qos",))
+    with pytest.raises(Failure, match=r"no-such-rail: trust is pcp after it was set to dscp.*DCBX.*lldpad"):
+        program.apply(program.plan(entry(trust="dscp"), cli))
+
+
+@EITHER
+def test_lossless_buffers_are_given_back_once_nothing_is_lossless(tool: str) -> None:
+    cli = FakeCli((tool,))
+    cli.buffer_size = [262144] + [0] * 7
+    wanted = entry(dcbx="os", buffer_size=[100000, 162144] + [0] * 6, prio_buffer=[0, 0, 0, 1, 0, 0, 0, 0], pfc=MASK)
+    todo = program.plan(wanted, cli)
+    program.apply(todo)
+    assert cli.buffer_size[1] and cli.pfc[3]
+    first = {step.knob.name: step.before for step in todo.steps}
+    program.apply(program.plan(entry(**first), cli).backwards())
+    assert (cli.buffer_size, cli.prio_buffer, cli.pfc) == ([262144] + [0] * 7, [0] * 8, [0] * 8)
