@@ -253,7 +253,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     write_atomic,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, missing
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, in_order, missing
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.host import Links, as_plan
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
     HASH_POLICIES,
@@ -410,6 +410,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     pending = Pending(cli)
     if module.params["confirm"]:
         confirm(links, pending)
+    else:
+        pending.refuse_waiting()
     # A host without links needs no manager, and none may be installed yet.
     manager = None
     if wanted or links.record:
@@ -439,7 +441,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         )
     if managed and not module.check_mode:
         return begin(links, managed, manager, pending, module.params["rollback_s"])
-    commands = [command for item in deltas for command in item.commands]
+    commands = in_order(deltas)
     reload = [command for command in manager.reload if cli.which(command[0])] if manager and (written or stale) else []
     unit = manager.unit if manager and wanted else None
     enabled = StateFile("links-unit.json")
@@ -469,7 +471,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             for command in [*reload, *managers.activations(manager, wanted, written)]:
                 cli.run(command, check=False)
             links.settle(SETTLE_S, undone=True)
-            left = [command for item in links.deltas() for command in item.commands]
+            left = in_order(links.deltas())
         else:
             left = [*commands, *reload]
         for command in left:
@@ -515,7 +517,7 @@ def begin(
     changes = ChangeSet()
     changes.compare(f"interface {link.netdev}", item.before, item.after)
     path = manager.renderer.path(link) if manager else ""
-    restore = restore_commands(link.netdev, links.answers)
+    restore = restore_commands(link.netdev, links.answers, link.addresses)
     reload = [command for command in manager.reload if links.cli.which(command[0])] if manager else []
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},

@@ -29,6 +29,11 @@ class Delta(t.NamedTuple):
     after: dict[str, t.Any]
 
 
+def in_order(deltas: t.Iterable[Delta]) -> list[list[str]]:
+    """Return the commands of all interfaces: what goes goes first, for it may be another one's from now on."""
+    return sorted((argv for item in deltas for argv in item.commands), key=lambda argv: "del" not in argv[2:4])
+
+
 def family_flag(family: int) -> str:
     return "-6" if family == 6 else "-4"
 
@@ -127,12 +132,13 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     if wanted.up is not None and wanted.up != present.up:
         commands.append(["ip", "link", "set", "dev", name, "up" if wanted.up else "down"])
     new_addresses = wanted.addresses - present.addresses
-    # With a first address the kernel takes the others of its network, and with an address its routes.
-    shaken = wanted.management and bool(gone_addresses)
-    for address in sorted(wanted.addresses if shaken else new_addresses):
+    # With a first address the kernel takes the others of its network, and with the last one all routes.
+    shaken = bool(gone_addresses)
+    for address in sorted((present.addresses - gone_addresses) | wanted.addresses if shaken else new_addresses):
         # Duplicate address detection would leave an IPv6 address unusable for a second.
         nodad = ["nodad"] if ":" in address else []
-        commands.append(["ip", "address", "replace" if shaken else "add", address, "dev", name, *nodad])
+        # One that a DHCP server gave is there already, with a lifetime: it becomes permanent.
+        commands.append(["ip", "address", "replace", address, "dev", name, *nodad])
     new_routes = wanted.routes if shaken else wanted.routes - present.routes
     commands += [route_command("replace", route, name) for route in sorted(new_routes, key=Route.order)]
     new_rules = wanted.rules - present.rules
@@ -195,4 +201,4 @@ def missing(wanted: Link, present: Link) -> list[str]:
     return lacks
 
 
-__all__ = ("Delta", "delta", "missing", "removal")
+__all__ = ("Delta", "delta", "in_order", "missing", "removal")

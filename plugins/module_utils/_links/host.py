@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta i
     removal,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    MAIN_TABLE,
     Link,
     LinkError,
     Route,
@@ -37,10 +38,6 @@ def read_answers(cli: Cli) -> dict[str, str]:
     return {query: cli.run(argv, check=not query.endswith("6")).stdout for query, argv in QUERIES.items()}
 
 
-def read_present(cli: Cli) -> dict[str, Link]:
-    return present_links(read_answers(cli))
-
-
 class Links:
     """The wanted, the saved and the present links, and how the first becomes the last."""
 
@@ -48,14 +45,28 @@ class Links:
         self.wanted = {link.netdev: link for link in wanted}
         self.cli = cli
         self.saved = saved
-        self.record = saved.load()
+        self.record = self._read_record()
         # Links that were changed already when this run began, as they were before that.
         self.changed_before: dict[str, dict[str, t.Any]] = {}
         self.look_again()
 
+    def _read_record(self) -> dict[str, dict[str, t.Any]]:
+        record = self.saved.load()
+        for name, entry in record.items():
+            if not isinstance(entry, dict) or not all(isinstance(entry.get(key), dict) for key in ("before", "set")):
+                raise LinkError(
+                    f"Cannot read {self.saved.path}: {name} has not both `before` and `set`. It holds what this host was"
+                    " set to before the collection changed it; mend it, or remove it to give that up."
+                )
+        return record
+
     def look_again(self) -> None:
         self.answers = read_answers(self.cli)
-        self.present = present_links(self.answers)
+        ours = {name: self.ours(name) for name in self.record}
+        named = {name: {*(link.rules if link else ())} for name, link in ours.items()}
+        for name, link in self.wanted.items():
+            named.setdefault(name, set()).update(link.rules)
+        self.present = present_links(self.answers, named)
 
     def settle(self, limit_s: float, undone: bool = False) -> None:
         """Look until everything is as wanted, twice: a network manager answers first and sets its links up then.
@@ -101,8 +112,45 @@ class Links:
                     f"{link.netdev} has the address {found.mac}, the plan was made for {link.mac};"
                     " gather the facts again"
                 )
+            errors += [*self._taken(link), *self._without_ipv6(link)]
         if errors:
             raise LinkError("No link was changed: " + "; ".join(errors))
+
+    def _taken(self, link: Link) -> t.Iterator[str]:
+        """What another interface has: an address would be there twice, and a route would be taken from it."""
+        found, tables = self.found(link.netdev), {rule.table for rule in link.rules}
+        new = {(route.family, route.dst, route.table): route for route in link.routes - found.routes}
+        for name, other in self.present.items():
+            if name == link.netdev or name in (link.bond.members if link.bond else ()):
+                continue
+            leaving = self._leaving(name)
+            hosts = {item.split("/")[0] for item in other.addresses - leaving.addresses}
+            for item in sorted(link.addresses - found.addresses):
+                if item.split("/")[0] in hosts:
+                    yield f"{item}, wanted on {link.netdev}, is on {name}; take it away there, or plan another one"
+            for route in sorted(other.routes - leaving.routes, key=Route.order):
+                if (route.family, route.dst, route.table) in new:
+                    yield (
+                        f"{link.netdev} would take the route {route.describe()} from {name};"
+                        f" leave out the gateway of {link.netdev}, or remove that route first"
+                    )
+                elif route.table in tables and route.table != MAIN_TABLE:
+                    yield (
+                        f"the routing table {route.table}, wanted for what {link.netdev} sends, has routes of {name}"
+                        f" ({route.describe()}); move them to another table"
+                    )
+
+    def _leaving(self, netdev: str) -> Link:
+        """What this run takes away from an interface, or sets on it anew."""
+        return self.ours(netdev) or Link(netdev)
+
+    def _without_ipv6(self, link: Link) -> t.Iterator[str]:
+        six = sorted(item for item in link.addresses if ":" in item)
+        if six and kernel_conf.ipv6_disabled(link.netdev):
+            yield (
+                f"{link.netdev} shall have {', '.join(six)}, and IPv6 is switched off on this host"
+                " (net.ipv6.conf.all.disable_ipv6, or ipv6.disable=1 of the kernel); switch it on, or plan IPv4 alone"
+            )
 
     def _bond_errors(self, link: Link, protected: t.Collection[str]) -> list[str]:
         bond, present = link.bond, self.present.get(link.netdev)
@@ -156,6 +204,10 @@ class Links:
         return [before(name, found) for name, found in self._gone().items() if not found.get("absent")]
 
     def deltas(self) -> list[Delta]:
+        # A rule belongs to the host: where another interface wants it from now on, it stays.
+        kept = frozenset(rule for link in self.wanted.values() for rule in link.rules)
+        earlier = {name: self.ours(name) for name in self.record}
+        ours = {name: replace(link, rules=link.rules - kept) for name, link in earlier.items() if link}
         return [
             *(
                 removal(self.present[name], self._still_there(found.get("members", {})))
@@ -163,7 +215,7 @@ class Links:
                 if found.get("absent")
             ),
             *(
-                delta(link, self.found(link.netdev), self.ours(link.netdev))
+                delta(link, self.found(link.netdev), ours.get(link.netdev))
                 for link in (*self.released(), *self.wanted.values())
             ),
         ]
@@ -204,15 +256,15 @@ class Links:
         return {name: found for name, found in members.items() if name in self.present}
 
     def read_back(self) -> dict[str, Link]:
-        present = read_present(self.cli)
+        self.look_again()
         lacks = [
             f"{name}: {text}"
             for name, link in self.wanted.items()
-            for text in missing(link, present.get(name, Link(name)))
+            for text in missing(link, self.present.get(name, Link(name)))
         ]
         if lacks:
             raise LinkError(f"The kernel did not take every setting: {'; '.join(lacks)}")
-        return present
+        return self.present
 
 
 def as_found(link: Link, management: bool) -> dict[str, t.Any]:

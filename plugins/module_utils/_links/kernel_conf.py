@@ -29,6 +29,19 @@ def found(netdev: str) -> dict[str, str]:
     return values
 
 
+def ipv6_disabled(netdev: str) -> bool:
+    """Whether the host has no IPv6 for an interface.
+
+    A network manager switches it off on one interface and on again by itself; only what holds for all is the host's.
+    """
+    own = os.path.join(ROOT, "ipv6/conf", netdev)
+    places = (
+        own if os.path.isdir(own) else os.path.join(ROOT, "ipv6/conf/default"),
+        os.path.join(ROOT, "ipv6/conf/all"),
+    )
+    return all((read_text(f"{place}/disable_ipv6") or "1").strip() != "0" for place in places)
+
+
 def give_back(netdev: str, values: t.Mapping[str, str]) -> None:
     """Write what was found before; an interface or a setting that has gone needs none."""
     for setting, value in values.items():
@@ -37,4 +50,4 @@ def give_back(netdev: str, values: t.Mapping[str, str]) -> None:
                 stream.write(value)
 
 
-__all__ = ("found", "give_back")
+__all__ = ("found", "give_back", "ipv6_disabled")

@@ -19,18 +19,21 @@ class LinkError(Failure):
     """A wanted link makes no sense, or the system did not take it."""
 
 
+MAIN_TABLE = 254
+
+
 @dataclass(frozen=True)
 class Route:
     """One route of an interface; ``dst`` is a network in CIDR or ``default``."""
 
     dst: str
     via: str | None = None
-    table: int = 254
+    table: int = MAIN_TABLE
     src: str | None = None
 
     @property
     def family(self) -> int:
-        for address in (self.via, self.src, None if self.dst == "default" else self.dst):
+        for address in (None if self.dst == "default" else self.dst, self.via, self.src):
             if address:
                 return 6 if ":" in address else 4
         return 4
@@ -45,7 +48,7 @@ class Route:
             text += f" via {self.via}"
         if self.src:
             text += f" src {self.src}"
-        return text if self.table == 254 else f"{text} table {self.table}"
+        return text if self.table == MAIN_TABLE else f"{text} table {self.table}"
 
 
 @dataclass(frozen=True, order=True)
@@ -161,6 +164,28 @@ def host_or_network(text: str, where: str) -> str:
     return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
 
 
+def host_address(text: str, where: str) -> str:
+    """Return an address in canonical form, which is how the kernel writes it."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as exc:
+        raise LinkError(f"{where}: {text!r} is no address") from exc
+
+
+def wanted_route(raw: t.Mapping[str, t.Any], netdev: str) -> Route:
+    """Build a Route from an entry of a link's ``routes``; every error names the interface."""
+    where = f"{netdev}: route {raw['dst']}"
+    route = Route(
+        dst="default" if raw["dst"] == "default" else host_or_network(raw["dst"], f"{netdev}: route"),
+        via=host_address(raw["via"], where) if raw.get("via") else None,
+        table=int(raw.get("table") or MAIN_TABLE),
+        src=host_address(raw["src"], where) if raw.get("src") else None,
+    )
+    if len({":" in item for item in (route.dst, route.via, route.src) if item and item != "default"}) > 1:
+        raise LinkError(f"{netdev}: route {route.describe()}: addresses of both families in one route")
+    return route
+
+
 def wanted_bond(raw: t.Mapping[str, t.Any], netdev: str) -> Bond:
     """Build a Bond from a link's ``bond``; every error names the interface."""
     members = tuple(str(name) for name in raw.get("members") or ())
@@ -211,15 +236,7 @@ def wanted_link(raw: t.Mapping[str, t.Any]) -> Link:
             raise LinkError(f"{netdev}: MTU {mtu} is outside 68 to 65535 bytes")
     if raw.get("management") and not raw.get("addresses"):
         raise LinkError(f"{netdev}: a management interface without addresses would cut the host off; give all it has")
-    routes = frozenset(
-        Route(
-            dst="default" if entry["dst"] == "default" else host_or_network(entry["dst"], f"{netdev}: route"),
-            via=entry.get("via") or None,
-            table=int(entry.get("table") or 254),
-            src=entry.get("src") or None,
-        )
-        for entry in raw.get("routes") or ()
-    )
+    routes = frozenset(wanted_route(entry, netdev) for entry in raw.get("routes") or ())
     rules = frozenset(
         Rule(
             source=host_or_network(entry["from"], f"{netdev}: rule"),

@@ -12,6 +12,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
+    MAIN_TABLE,
     Bond,
     Ipoib,
     Link,
@@ -23,11 +24,13 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
 # The commands whose answers present_links() takes, in its order of arguments.
 QUERIES: dict[str, list[str]] = {
     "addresses": ["ip", "-json", "-details", "address", "show"],
-    "routes4": ["ip", "-json", "-4", "route", "show", "table", "all"],
-    "routes6": ["ip", "-json", "-6", "route", "show", "table", "all"],
-    "rules4": ["ip", "-json", "-4", "rule", "show"],
-    "rules6": ["ip", "-json", "-6", "rule", "show"],
+    # By number: rt_tables may have names for the tables, and the kernel knows only their numbers.
+    "routes4": ["ip", "-N", "-json", "-4", "route", "show", "table", "all"],
+    "routes6": ["ip", "-N", "-json", "-6", "route", "show", "table", "all"],
+    "rules4": ["ip", "-N", "-json", "-4", "rule", "show"],
+    "rules6": ["ip", "-N", "-json", "-6", "rule", "show"],
 }
+UNICAST = (None, "unicast", "1")
 # The kernel makes these itself for every address; they are nobody's setting.
 KERNEL_TABLES = {"local", 255, "255"}
 TABLE_NAMES = {"main": 254, "default": 253, "local": 255}
@@ -43,19 +46,17 @@ def load(text: str, query: str) -> list[dict[str, t.Any]]:
 
 
 def table_number(value: t.Any) -> int:
-    """Return the number of a table; names beyond the kernel's own stand for tables of others (-1)."""
-    if value is None:
-        return 254
-    if value in TABLE_NAMES:
-        return TABLE_NAMES[value]
-    try:
-        return int(value)
-    except ValueError:
-        return -1
+    """Return the number of a table, which is left out for the main one."""
+    return MAIN_TABLE if value is None else TABLE_NAMES.get(value) or int(value)
 
 
-def present_links(answers: t.Mapping[str, str]) -> dict[str, Link]:
-    """Return every interface by name from the answers to QUERIES."""
+def present_links(
+    answers: t.Mapping[str, str], named: t.Mapping[str, t.Collection[Rule]] | None = None
+) -> dict[str, Link]:
+    """Return every interface by name from the answers to QUERIES.
+
+    A rule belongs to the interface that has its source address; one in ``named`` also where the address is gone.
+    """
     interfaces = load(answers["addresses"], "addresses")
     rules = [
         Rule(
@@ -70,16 +71,17 @@ def present_links(answers: t.Mapping[str, str]) -> dict[str, Link]:
     routes: dict[str, set[Route]] = {}
     for query in ("routes4", "routes6"):
         for entry in load(answers[query], query):
-            if entry.get("table") in KERNEL_TABLES or entry.get("type", "unicast") != "unicast" or "dev" not in entry:
+            if entry.get("table") in KERNEL_TABLES or entry.get("type") not in UNICAST:
                 continue
-            routes.setdefault(entry["dev"], set()).add(
-                Route(
-                    dst=entry["dst"],
-                    via=entry.get("gateway"),
-                    table=table_number(entry.get("table")),
-                    src=entry.get("prefsrc"),
+            for way in entry.get("nexthops", [entry]):
+                routes.setdefault(way.get("dev", ""), set()).add(
+                    Route(
+                        dst=entry["dst"],
+                        via=way.get("gateway"),
+                        table=table_number(entry.get("table")),
+                        src=entry.get("prefsrc"),
+                    )
                 )
-            )
     links = {}
     for entry in interfaces:
         name = entry["ifname"]
@@ -92,12 +94,14 @@ def present_links(answers: t.Mapping[str, str]) -> dict[str, Link]:
         hosts = {address.split("/")[0] for address in addresses}
         links[name] = Link(
             netdev=name,
-            mac=(entry.get("permaddr") or entry.get("address") or "").lower() or None,
+            mac=(entry.get("address") or "").lower() or None,
             mtu=entry.get("mtu"),
             up="UP" in entry.get("flags", ()),
             addresses=addresses,
             routes=frozenset(routes.get(name, ())),
-            rules=frozenset(rule for rule in rules if rule.source.split("/")[0] in hosts),
+            rules=frozenset(
+                rule for rule in rules if rule.source.split("/")[0] in hosts or rule in (named or {}).get(name, ())
+            ),
             bond=present_bond(entry, interfaces),
             ipoib=present_ipoib(entry),
         )

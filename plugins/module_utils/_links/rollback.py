@@ -21,8 +21,8 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import read_text, remove, write_atomic
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import family_flag
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import load, table_number
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import MAIN_TABLE, LinkError
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import UNICAST, load, table_number
 
 APPLY_UNIT = "gpu-fabric-links-apply"
 RESTORE_UNIT = "gpu-fabric-links-rollback"
@@ -35,18 +35,24 @@ TOO_LATE = (
     "The change of the management interface was not confirmed in time, and the host took it back;"
     " look at the addresses and the gateway that it was given, or allow more time with rdma_rollback_s"
 )
+# Of a route, as rtnetlink(7) numbers who made it.
+KERNEL, ROUTER = "2", "9"
 # Runs by itself, whatever happens to the collection's files meanwhile.
 PROGRAM = """\
 import json, os, subprocess, sys
 with open(sys.argv[1], encoding="utf-8") as stream:
     plan = json.load(stream)
+failed = []
 for path, content in plan["files"].items() if sys.argv[2] == "restore" else ():
-    if content is not None:
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(content)
-    elif os.path.exists(path):
-        os.unlink(path)
-failed = [argv for argv in plan[sys.argv[2]] if subprocess.run(argv, check=False).returncode]
+    try:
+        if content is not None:
+            with open(path, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                stream.write(content)
+        elif os.path.exists(path):
+            os.unlink(path)
+    except OSError as exc:
+        failed.append(str(exc))
+failed += [argv for argv in plan[sys.argv[2]] if subprocess.run(argv, check=False).returncode]
 if sys.argv[2] == "restore":
     with open(sys.argv[3], "w", encoding="utf-8") as stream:
         json.dump(failed, stream)
@@ -54,10 +60,11 @@ sys.exit(bool(failed))
 """
 
 
-def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str]]:
+def restore_commands(netdev: str, answers: t.Mapping[str, str], wanted: t.Collection[str] = ()) -> list[list[str]]:
     """Return what makes an interface again as ``answers`` (to present.QUERIES) show it.
 
-    It clears the interface first: what a change left there is not known when it is taken back.
+    It clears the interface first: what a change left there is not known when it is taken back. Of addresses with a
+    lifetime it gives back those that the change makes permanent, because they are ``wanted``.
     """
     commands: list[list[str]] = []
     connected = []
@@ -71,21 +78,32 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str
             ["ip", "link", "set", "dev", netdev, "up" if "UP" in entry.get("flags", ()) else "down"],
         ]
         for item in entry.get("addr_info", ()):
-            if item.get("scope") == "link" or item.get("dynamic") or "local" not in item:
+            if item.get("scope") == "link" or "local" not in item:
                 continue
             address = f"{item['local']}/{item['prefixlen']}"
+            if item.get("dynamic") and address not in wanted:
+                continue
             connected.append(str(ipaddress.ip_interface(address).network))
-            options = ["broadcast", item["broadcast"]] if "broadcast" in item else []
-            options += ["nodad"] if ":" in address else []
-            commands.append(["ip", "address", "replace", address, *options, "dev", netdev])
+            words = [address]
+            if "address" in item:
+                words = [item["local"], "peer", f"{item['address']}/{item['prefixlen']}"]
+            words += ["broadcast", item["broadcast"]] if "broadcast" in item else []
+            words += ["nodad"] if ":" in address else []
+            if item.get("dynamic"):
+                words += ["valid_lft", str(item["valid_life_time"]), "preferred_lft", str(item["preferred_life_time"])]
+            commands.append(["ip", "address", "replace", *words, "dev", netdev])
     for family, query in ((4, "routes4"), (6, "routes6")):
         found = [entry for entry in load(answers[query], query) if entry.get("dev") == netdev]
         # Gateways are reached over routes on the link, so these come first.
-        for entry in sorted(found, key=lambda item: "gateway" in item):
+        for entry in sorted(found, key=lambda item: "gateway" in item or "via" in item):
             # The kernel brings its own back with the addresses.
-            if entry.get("protocol") in ("kernel", "ra") or entry.get("type", "unicast") != "unicast":
+            if entry.get("protocol") in (KERNEL, ROUTER) or entry.get("type") not in UNICAST:
                 continue
-            if "gateway" not in entry and entry["dst"] in connected and table_number(entry.get("table")) == 254:
+            if (
+                not {"gateway", "via"} & entry.keys()
+                and entry["dst"] in connected
+                and table_number(entry.get("table")) == MAIN_TABLE
+            ):
                 continue
             commands.append(route_command(family, entry))
     return commands
@@ -93,6 +111,8 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str]) -> list[list[str
 
 def route_command(family: int, entry: t.Mapping[str, t.Any]) -> list[str]:
     command = ["ip", family_flag(family), "route", "replace", str(entry["dst"])]
+    if "via" in entry:  # a gateway of the other family
+        command += ["via", entry["via"]["family"], entry["via"]["host"]]
     for word, key in (
         ("via", "gateway"), ("dev", "dev"), ("src", "prefsrc"), ("metric", "metric"), ("proto", "protocol"),
         ("scope", "scope"), ("table", "table"),
@@ -121,6 +141,22 @@ class Pending:
         if self.rolled_back():
             raise LinkError(TOO_LATE)
         raise LinkError("There is no change of the management interface to confirm; run without confirm first")
+
+    def refuse_waiting(self) -> None:
+        """Say that the host is about to take back what an earlier run began and did not confirm to the end.
+
+        That run was cut off. What it changed is on its way out, so it is neither to be built upon nor to be kept.
+        """
+        waiting = self.load()
+        if waiting is None:
+            return
+        units = (f"{RESTORE_UNIT}.timer", f"{RESTORE_UNIT}.service")
+        states = self._cli.run(["systemctl", "is-active", *units], check=False).stdout.split()
+        if {"active", "activating"} & set(states):
+            raise LinkError(
+                f"No link was changed: an earlier run changed {waiting['wanted']['netdev']} and did not confirm that to"
+                f" the end, so the host takes it back by itself within {waiting['rollback_s']} s; run again after that"
+            )
 
     def arm(
         self,

@@ -69,7 +69,7 @@ def test_commands_make_the_bond_of_nothing() -> None:
         "ip link set dev eno3 master bond0",
         "ip link set dev bond0 mtu 9000",
         "ip link set dev bond0 up",
-        "ip address add 10.30.0.5/24 dev bond0",
+        "ip address replace 10.30.0.5/24 dev bond0",
     ]
 
 

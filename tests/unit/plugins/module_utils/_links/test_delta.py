@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_interface
 
 import pytest
 from hypothesis import given
@@ -54,8 +55,15 @@ def apply(link: Link, commands: list[list[str]]) -> Link:
             mtu = int(options["mtu"]) if "mtu" in options else mtu
             up = True if words[-1] == "up" else up
         elif words[0] == "address":
-            assert (words[2] in addresses) == (words[1] == "del"), command
-            (addresses.add if words[1] == "add" else addresses.remove)(words[2])
+            if words[1] == "replace":
+                addresses.add(words[2])
+                continue
+            addresses.discard(words[2])
+            # The worst that a kernel does: the others of the network go with their first, routes with the last one.
+            network = ip_interface(words[2]).network
+            addresses -= {item for item in addresses if ip_interface(item).network == network}
+            if not any((":" in item) == (":" in words[2]) for item in addresses):
+                routes -= {route for route in routes if route.family == (6 if ":" in words[2] else 4)}
         elif words[0] == "route":
             route = Route(words[2], options.get("via"), int(options["table"]), options.get("src"))
             (routes.add if words[1] == "replace" else routes.remove)(route)
@@ -92,7 +100,7 @@ def test_down_interface_comes_up_before_its_routes() -> None:
     assert [" ".join(command) for command in delta(wanted, present).commands] == [
         "ip link set dev rail0 mtu 9000",
         "ip link set dev rail0 up",
-        "ip address add 10.224.0.5/24 dev rail0",
+        "ip address replace 10.224.0.5/24 dev rail0",
         "ip -4 route replace default via 10.224.0.1 dev rail0 table 100",
     ]
 
@@ -106,12 +114,26 @@ def test_down_interface_comes_up_before_its_routes() -> None:
             {"netdev": "rail0", "addresses": ["10.0.0.5"]},
             "rail0: the address '10.0.0.5' has no prefix length; wanted address/prefix, such as 10.0.0.5/24",
         ),
+        (
+            {"netdev": "rail0", "routes": [{"dst": "default", "via": "10.0.0.300"}]},
+            "rail0: route default: '10.0.0.300' is no address",
+        ),
+        (
+            {"netdev": "rail0", "routes": [{"dst": "10.1.0.0/16", "via": "fd00::1"}]},
+            "rail0: route 10.1.0.0/16 via fd00::1: addresses of both families in one route",
+        ),
     ],
 )
 def test_bad_link_is_refused_by_name(entry: dict, message: str) -> None:
     with pytest.raises(LinkError) as caught:
         wanted_link(entry)
     assert str(caught.value) == message
+
+
+def test_addresses_of_routes_are_compared_as_the_kernel_writes_them() -> None:
+    given = {"dst": "FD00:1::/64", "via": "FD00:0:0:0:0:0:0:01", "src": "fd00::0B"}
+    [route] = wanted_link({"netdev": "rail0", "routes": [given]}).routes
+    assert route == Route("fd00:1::/64", "fd00::1", 254, "fd00::b")
 
 
 def test_one_address_on_two_links_is_refused() -> None:
@@ -152,8 +174,12 @@ def test_present_links_keeps_what_people_set_and_drops_what_the_kernel_made() ->
             {"priority": 0, "src": "all", "table": "local"},
             {"priority": 100, "src": "10.224.0.5", "table": "100"},
             {"priority": 101, "src": "10.9.0.0", "srclen": 16, "table": "101"},
+            {"priority": 103, "src": "10.224.0.7", "table": "103"},
         ]
     )
+    # The rule of an address that somebody took away stays in the kernel, and cannot be added once more.
+    lost = Rule("10.224.0.7", 103, 103)
+    assert lost in present_links(answers, {"rail0": [lost]})["rail0"].rules
     link = present_links(answers)["rail0"]
     assert link == Link(
         "rail0",
@@ -164,3 +190,26 @@ def test_present_links_keeps_what_people_set_and_drops_what_the_kernel_made() ->
         frozenset({Route("10.224.0.0/24", None, 100, "10.224.0.5")}),
         frozenset({Rule("10.224.0.5", 100, 100)}),
     )
+
+
+def test_tables_are_asked_for_by_number_whatever_rt_tables_calls_them() -> None:
+    assert [query for query, argv in QUERIES.items() if "-N" in argv] == ["routes4", "routes6", "rules4", "rules6"]
+
+
+def test_every_way_of_a_route_over_several_gateways_is_seen() -> None:
+    answers = dict.fromkeys(QUERIES, "")
+    answers["addresses"] = json.dumps([{"ifname": "eno1"}, {"ifname": "eno2"}])
+    hops = [{"gateway": "10.20.0.1", "dev": "eno1"}, {"gateway": "10.30.0.1", "dev": "eno2"}]
+    answers["routes4"] = json.dumps([{"dst": "default", "nexthops": hops}])
+    found = present_links(answers)
+    assert [found[name].routes for name in ("eno1", "eno2")] == [
+        {Route("default", "10.20.0.1")},
+        {Route("default", "10.30.0.1")},
+    ]
+
+
+def test_address_in_hardware_is_the_one_that_the_facts_have() -> None:
+    answers = dict.fromkeys(QUERIES, "")
+    given = {"ifname": "rail0", "address": "02:00:00:00:00:07", "permaddr": "a0:88:c2:00:00:01"}
+    answers["addresses"] = json.dumps([given])
+    assert present_links(answers)["rail0"].mac == "02:00:00:00:00:07"

@@ -67,8 +67,8 @@ def test_commands_make_the_partition_of_nothing() -> None:
         "ip link add link ibp24s0 name ibp24s0.8005 type ipoib pkey 0x8005 mode datagram",
         "ip link set dev ibp24s0.8005 mtu 4092",
         "ip link set dev ibp24s0.8005 up",
-        "ip address add 10.242.0.5/24 dev ibp24s0.8005",
-        "ip address add fd00:242::5/64 dev ibp24s0.8005 nodad",
+        "ip address replace 10.242.0.5/24 dev ibp24s0.8005",
+        "ip address replace fd00:242::5/64 dev ibp24s0.8005 nodad",
     ]
 
 

@@ -23,21 +23,23 @@ ADDRESSES = [
         "addr_info": [
             {"local": "10.20.0.5", "prefixlen": 24, "broadcast": "10.20.0.255", "scope": "global"},
             {"local": "fd00:20::5", "prefixlen": 64, "scope": "global"},
+            {"local": "10.50.0.1", "address": "10.50.0.2", "prefixlen": 32, "scope": "global"},
             {"local": "2001:db8::77", "prefixlen": 64, "scope": "global", "dynamic": True},
             {"local": "fe80::1", "prefixlen": 64, "scope": "link"},
         ],
     },
 ]
 ROUTES4 = [
-    {"dst": "default", "gateway": "10.20.0.1", "dev": "eno1", "protocol": "static", "metric": 100, "flags": []},
-    {"dst": "10.20.0.0/24", "dev": "eno1", "protocol": "kernel", "scope": "link", "prefsrc": "10.20.0.5", "flags": []},
-    {"dst": "10.99.0.0/16", "dev": "eno1", "protocol": "boot", "scope": "link", "table": "77", "flags": []},
-    {"dst": "10.98.0.0/16", "dev": "eno2", "protocol": "static", "flags": []},
-    {"type": "local", "dst": "10.20.0.5", "dev": "eno1", "table": "local", "protocol": "kernel", "flags": []},
+    {"dst": "default", "gateway": "10.20.0.1", "dev": "eno1", "protocol": "4", "metric": 100, "flags": []},
+    {"dst": "10.20.0.0/24", "dev": "eno1", "protocol": "2", "scope": "253", "prefsrc": "10.20.0.5", "flags": []},
+    {"dst": "10.99.0.0/16", "dev": "eno1", "scope": "253", "table": "77", "flags": []},
+    {"dst": "10.97.0.0/16", "via": {"family": "inet6", "host": "fe80::7"}, "dev": "eno1", "flags": []},
+    {"dst": "10.98.0.0/16", "dev": "eno2", "protocol": "4", "flags": []},
+    {"type": "2", "dst": "10.20.0.5", "dev": "eno1", "table": "255", "protocol": "2", "flags": []},
 ]
 ROUTES6 = [
-    {"dst": "default", "gateway": "fe80::8", "dev": "eno1", "protocol": "ra", "metric": 512, "flags": []},
-    {"dst": "default", "gateway": "fe80::9", "dev": "eno1", "protocol": "static", "metric": 1024, "flags": []},
+    {"dst": "default", "gateway": "fe80::8", "dev": "eno1", "protocol": "9", "metric": 512, "flags": []},
+    {"dst": "default", "gateway": "fe80::9", "dev": "eno1", "protocol": "4", "metric": 1024, "flags": []},
 ]
 
 
@@ -60,11 +62,26 @@ def test_restore_names_everything_of_the_interface_and_nothing_else(answers: dic
         "ip link set dev eno1 up",
         "ip address replace 10.20.0.5/24 broadcast 10.20.0.255 dev eno1",
         "ip address replace fd00:20::5/64 nodad dev eno1",
+        "ip address replace 10.50.0.1 peer 10.50.0.2/32 dev eno1",
         # on the link before over a gateway; what the kernel makes of addresses comes by itself
-        "ip -4 route replace 10.99.0.0/16 dev eno1 proto boot scope link table 77",
-        "ip -4 route replace default via 10.20.0.1 dev eno1 metric 100 proto static",
-        "ip -6 route replace default via fe80::9 dev eno1 metric 1024 proto static",
+        "ip -4 route replace 10.99.0.0/16 dev eno1 scope 253 table 77",
+        "ip -4 route replace default via 10.20.0.1 dev eno1 metric 100 proto 4",
+        "ip -4 route replace 10.97.0.0/16 via inet6 fe80::7 dev eno1",
+        "ip -6 route replace default via fe80::9 dev eno1 metric 1024 proto 4",
     ]
+
+
+def test_address_of_a_dhcp_server_that_the_change_makes_permanent_gets_its_lifetime_back(
+    answers: dict[str, str],
+) -> None:
+    leased = [
+        {"local": "10.20.0.9", "prefixlen": 24, "scope": "global", "dynamic": True, "valid_life_time": 600,
+         "preferred_life_time": 500},
+    ]  # fmt: skip
+    answers["addresses"] = json.dumps([{"ifname": "eno1", "mtu": 1500, "flags": ["UP"], "addr_info": leased}])
+    kept = " ".join(rollback.restore_commands("eno1", answers, {"10.20.0.9/24"})[3])
+    assert kept == "ip address replace 10.20.0.9/24 valid_lft 600 preferred_lft 500 dev eno1"
+    assert "10.20.0.9" not in str(rollback.restore_commands("eno1", answers, {"10.20.0.8/24"}))
 
 
 def test_program_restores_files_runs_every_command_and_says_that_it_did(tmp_path: pathlib.Path) -> None:
@@ -76,7 +93,7 @@ def test_program_restores_files_runs_every_command_and_says_that_it_did(tmp_path
     plan.write_text(
         json.dumps(
             {
-                "files": {str(changed): "theirs", str(new): None},
+                "files": {str(tmp_path / "no/such"): "theirs", str(changed): "theirs", str(new): None},
                 "restore": [["false"], ["touch", str(ran)]],
                 "apply": [["touch", str(tmp_path / "applied")]],
             }
@@ -88,8 +105,9 @@ def test_program_restores_files_runs_every_command_and_says_that_it_did(tmp_path
     assert (tmp_path / "applied").exists() and not done.exists() and changed.read_text() == "ours"
     argv[4] = "restore"
     assert subprocess.run(argv, check=False).returncode == 1
-    # A command that fails does not keep the others from running.
-    assert ran.exists() and json.loads(done.read_text()) == [["false"]]
+    # A command that fails does not keep the others from running, nor does a file that cannot be written.
+    assert ran.exists() and json.loads(done.read_text())[-1] == ["false"]
+    assert "No such file" in done.read_text()
     assert changed.read_text() == "theirs" and not new.exists()
 
 
@@ -98,10 +116,11 @@ class Systemd:
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+        self.says = "inactive\n"
 
     def run(self, argv: list[str], check: bool = True, **_: object) -> _cli.Result:
         self.asked.append(list(argv))
-        return _cli.Result(tuple(argv), 0, "inactive\n", "")
+        return _cli.Result(tuple(argv), 0, self.says, "")
 
 
 @pytest.fixture
@@ -180,3 +199,15 @@ def test_extended_clock_runs_the_same_way_back_once_more(pending: rollback.Pendi
     assert stopped == ["systemctl", "stop", "gpu-fabric-links-rollback.timer"]
     assert started[0] == "systemd-run" and "--on-active=60" in started and "restore" in started
     assert pending.load() is not None
+
+
+def test_change_that_still_waits_is_told_from_one_that_nobody_takes_back(pending: rollback.Pending) -> None:
+    pending.refuse_waiting()
+    pending.arm({"netdev": "eno1"}, {"mtu": 1500}, [], [], {}, 60)
+    # Its timer is gone (`inactive`, says systemd): a record of a run that was cut off while it set it.
+    pending.refuse_waiting()
+    pending._cli.says = "active\n"  # type: ignore[attr-defined]
+    with pytest.raises(LinkError, match=r"eno1 .* takes it back .* within 60 s; run again after that"):
+        pending.refuse_waiting()
+    pathlib.Path(rollback.DONE).write_text("[]")
+    pending.refuse_waiting()
