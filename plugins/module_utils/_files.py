@@ -14,12 +14,15 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    MARK,
     Attributes,
     Failure,
     Folders,
     StateFile,
     attributes_of,
     gid_of,
+    make_directories,
+    no_file,
     read_text,
     remove,
     uid_of,
@@ -46,7 +49,10 @@ class Wanted(t.NamedTuple):
 
 
 class Step(t.NamedTuple):
-    """What is done to one path. ``content`` of ``None`` in a file's step: it is removed."""
+    """What is done to one path. ``content`` of ``None`` in a file's step: it is removed.
+
+    ``link`` is where a link leads that itself goes; every other link is followed, and stays.
+    """
 
     path: str
     before: str | None
@@ -55,6 +61,7 @@ class Step(t.NamedTuple):
     attributes: Attributes | None
     directory: bool = False
     validate: tuple[str, ...] = ()
+    link: str | None = None
 
     @property
     def rewrites(self) -> bool:
@@ -116,6 +123,8 @@ class FileSet:
         self._state = state
         self._check_mode = check_mode
         self._originals = state.load()
+        self._earlier = dict(self._originals)
+        self._done: list[Step] = []
         self._folders = Folders(os.path.dirname(state.path))
         self.changes = ChangeSet()
         self.changed_paths: list[str] = []
@@ -136,20 +145,34 @@ class FileSet:
     def apply(self, steps: t.Sequence[Step]) -> None:
         """Make ``steps``; where one fails, those before it are taken back."""
         self._remember(steps)
-        done: list[Step] = []
         try:
             for step in steps:
-                done.append(step)
+                self._done.append(step)
                 if step.content is not None:
                     self._folders.remember(step.path)
                 _apply(step)
                 _read_back(step)
         except Failure as exc:
-            for step in reversed(done):
-                _undo(step)
-            self._folders.prune()
-            raise Failure(f"{exc}. Every file of this call is as it was before.") from exc
+            raise Failure(f"{str(exc).rstrip('.')}. {self.undo()}") from exc
         self.settle()
+
+    def undo(self) -> str:
+        """Take back what :meth:`apply` did, as where what the files are for fails; returns a sentence about it."""
+        left = []
+        for step in reversed(self._done):
+            try:
+                if step.before is not None:
+                    self._folders.remember(step.path)
+                _undo(step)
+            except (Failure, OSError) as exc:
+                left.append(f"{step.path}: {exc}")
+        self._done = []
+        self._originals = self._earlier
+        if left:
+            return f"Not every file is as it was before: {'; '.join(left)}"
+        self._state.save(self._earlier)
+        self._folders.prune()
+        return "Every file of this call is as it was before"
 
     def settle(self) -> None:
         """Keep no record of what is as it was before, even where somebody else has brought that about."""
@@ -158,23 +181,28 @@ class FileSet:
 
     def _step(self, item: Wanted) -> Step:
         before_attributes = attributes_of(item.path)
+        if item.kind == ABSENT and os.path.islink(item.path):
+            link = os.readlink(item.path)
+            return Step(item.path, f"link to {link}", None, None, None, link=link)
         if item.kind == DIRECTORY:
             if before_attributes is not None and not os.path.isdir(item.path):
                 raise Failure(f"{item.path}: a directory is wanted, but a file of that name is there")
             attributes = self._attributes(item, before_attributes, 0o755)
             return Step(item.path, None, None, before_attributes, attributes, directory=True)
+        if item.kind == PRESENT:
+            obstacle = no_file(item.path)
+            if obstacle is not None:
+                raise Failure(f"{item.path}: {obstacle}")
         if os.path.isdir(item.path):
-            if item.kind == PRESENT:
-                raise Failure(f"{item.path}: a file is wanted, but a directory of that name is there")
             # Removed: what the user put into a directory of ours keeps it.
-            keep = bool(os.listdir(item.path))
+            keep = item.kind == ORIGINAL or bool(os.listdir(item.path))
             return Step(item.path, None, None, before_attributes, before_attributes if keep else None, directory=True)
         before = read_text(item.path)
         if item.kind == PRESENT:
             attributes = self._attributes(item, before_attributes, 0o644)
             return Step(item.path, before, item.content, before_attributes, attributes, validate=item.validate)
         saved = self._originals.get(item.path) if item.kind == ORIGINAL else None
-        if item.kind == ORIGINAL and item.path not in self._originals:
+        if item.kind == ORIGINAL and item.path not in self._originals and not _is_ours(before):
             # Never written by this module: what is there is the original.
             return Step(item.path, before, before, before_attributes, before_attributes)
         if saved is None:
@@ -241,7 +269,7 @@ class FileSet:
                 continue
             originals[step.path] = (
                 None
-                if step.before is None or step.before_attributes is None
+                if step.before is None or step.before_attributes is None or _is_ours(step.before)
                 else {"content": step.before, "attributes": list(step.before_attributes)}
             )
         self._state.save(originals)
@@ -254,23 +282,33 @@ class FileSet:
             self._state.save(kept)
 
 
+def _is_ours(text: str | None) -> bool:
+    """Whether a file was written by this collection, should the record of that be lost."""
+    return text is not None and MARK in text
+
+
+def _remove(step: Step) -> None:
+    remove(step.path if step.link is not None or step.directory else os.path.realpath(step.path))
+
+
 def _apply(step: Step) -> None:
     if step.attributes is None or (step.content is None and not step.directory):
-        remove(step.path)
-        return
-    if step.directory:
-        try:
-            os.makedirs(step.path, exist_ok=True)
-        except OSError as exc:
-            raise Failure(f"Cannot make {step.path}: {exc.strerror}") from exc
+        _remove(step)
+    elif step.directory:
+        make_directories(step.path)
+        _give(step.path, step.attributes)
     elif step.rewrites:
-        write_atomic(step.path, step.content or "", step.attributes.mode, step.attributes.uid, step.attributes.gid)
-        return
+        write_atomic(step.path, step.content or "", *_mode_first(step.attributes))
+    else:
+        _give(step.path, step.attributes)
+
+
+def _give(path: str, attributes: Attributes) -> None:
     try:
-        os.chown(step.path, step.attributes.uid, step.attributes.gid)
-        os.chmod(step.path, step.attributes.mode)
+        os.chown(path, attributes.uid, attributes.gid)
+        os.chmod(path, attributes.mode)
     except OSError as exc:
-        raise Failure(f"Cannot give {step.path} to {step.attributes}: {exc.strerror}") from exc
+        raise Failure(f"Cannot give {path} to {attributes}: {exc.strerror}") from exc
 
 
 def _read_back(step: Step) -> None:
@@ -282,12 +320,15 @@ def _read_back(step: Step) -> None:
 
 
 def _undo(step: Step) -> None:
-    if step.directory:
-        if step.before_attributes is None:
-            remove(step.path)
-    elif step.before is None or step.before_attributes is None:
-        remove(step.path)
-    else:
+    if step.link is not None:
+        if not os.path.lexists(step.path):
+            os.symlink(step.link, step.path)
+    elif step.before_attributes is None:
+        _remove(step)
+    elif step.directory:
+        make_directories(step.path)
+        _give(step.path, step.before_attributes)
+    elif step.before is not None:
         write_atomic(step.path, step.before, *_mode_first(step.before_attributes))
 
 

@@ -47,21 +47,36 @@ def read_bytes(path: str) -> bytes | None:
         raise Failure(f"Cannot read {path}: {exc.strerror}") from exc
 
 
+def conf_files(directories: t.Sequence[str], root: str = "/") -> list[str]:
+    """The ``*.conf`` of ``directories`` in the order of their names; a name in one hides it in those after it."""
+    chosen: dict[str, str] = {}
+    for directory in directories:
+        folder = os.path.join(root, directory.lstrip("/"))
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if name.endswith(".conf") and not os.path.isdir(os.path.join(folder, name)):
+                chosen.setdefault(name, os.path.join(directory, name))
+    return [chosen[name] for name in sorted(chosen)]
+
+
 def write_atomic(
     path: str, content: str | bytes, mode: int = 0o644, uid: int | None = None, gid: int | None = None
 ) -> None:
     """Replace ``path`` by ``content`` so that a reader sees the old file or the new one, never half of it."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    obstacle = no_file(path)
+    if obstacle is not None:
+        raise Failure(f"Cannot write {path}: {obstacle}")
     # A link is followed: the file it names is replaced, the link stays.
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     temporary = None
+    make_directories(directory)
     try:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
+            _keep_labels(path, temporary)
             os.fchmod(stream.fileno(), mode)
             if uid is not None or gid is not None:
                 os.fchown(stream.fileno(), -1 if uid is None else uid, -1 if gid is None else gid)
@@ -69,11 +84,52 @@ def write_atomic(
         _replace(temporary, path, data)
         temporary = None
     except OSError as exc:
-        raise Failure(f"Cannot write {path}: {exc.strerror}") from exc
+        raise Failure(f"Cannot write {path}: {_because(exc)}") from exc
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def no_file(path: str) -> str | None:
+    """What stands where a file is to be; ``None`` where one is or can be made. A device must never be replaced."""
+    if not os.path.exists(path) or os.path.isfile(path):
+        return None
+    kind = "a directory" if os.path.isdir(path) else "a device, a socket or a pipe"
+    target = os.path.realpath(path)
+    said = f"it is a link to {target}, {kind}" if os.path.islink(path) else f"{kind} of that name is there"
+    return f"a file is wanted, but {said}. Remove it, or have the file elsewhere"
+
+
+def make_directories(path: str) -> None:
+    """Make ``path`` and what is above it, for everybody to look into whatever this process' umask says."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    try:
+        for folder in reversed(missing):
+            os.mkdir(folder)
+            os.chmod(folder, 0o755)
+    except OSError as exc:
+        raise Failure(f"Cannot make the directory {missing[0]}: {_because(exc)}") from exc
+
+
+def _because(exc: OSError) -> str:
+    """Why, and what root can look at where the kernel's word alone does not lead there."""
+    hint = {
+        errno.EPERM: "; it may be immutable, which lsattr shows and chattr -i ends",
+        errno.EROFS: "; findmnt shows which one, dmesg whether an error made it so",
+        errno.ENOSPC: "; df and df -i show what is full",
+    }
+    return f"{exc.strerror}{hint.get(exc.errno or 0, '')}"
+
+
+def _keep_labels(path: str, temporary: str) -> None:
+    """Give the file that replaces ``path`` its SELinux label and access list, where it has any."""
+    for name in ("security.selinux", "system.posix_acl_access"):
+        with contextlib.suppress(OSError):
+            os.setxattr(temporary, name, os.getxattr(path, name))
 
 
 def _replace(temporary: str, path: str, data: bytes) -> None:
@@ -95,10 +151,10 @@ def remove(path: str) -> None:
             os.rmdir(path)
         else:
             os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as exc:
-        raise Failure(f"Cannot remove {path}: {exc.strerror}") from exc
+        raise Failure(f"Cannot remove {path}: {_because(exc)}") from exc
 
 
 class Attributes(t.NamedTuple):
@@ -175,32 +231,8 @@ class StateFile:
             write_atomic(self.path, json.dumps(value, indent=2, sort_keys=True) + "\n", mode=0o600)
 
 
+#: Stands in the first line of what this collection writes where the format has comments.
 MARK = "Managed by railyard.gpu_fabric"
-
-
-class FirstContents:
-    """What somebody else had in a file of a name of ours: kept before it is written over, given back with absent."""
-
-    def __init__(self, state: StateFile) -> None:
-        self._state = state
-        self._records = dict(state.load())
-
-    def wanted(self, path: str, present: str | None, text: str | None) -> str | None:
-        """What the file shall hold: ours, or, where we want none, what is there from others or was there first."""
-        if text is not None:
-            return text
-        return present if present is not None and MARK not in present else self._records.get(path)
-
-    def keep(self, path: str, present: str | None) -> None:
-        """To be called before ours is written to ``path``."""
-        if present is not None and MARK not in present:
-            self._records[path] = present
-            self._state.save(self._records)
-
-    def forget(self, path: str) -> None:
-        """To be called when nothing of ours is in ``path`` any more."""
-        if self._records.pop(path, None) is not None:
-            self._state.save(self._records)
 
 
 class Folders:
@@ -230,14 +262,17 @@ class Folders:
 
 
 __all__ = (
+    "MARK",
     "STATE_DIRECTORY",
     "Attributes",
     "Failure",
-    "FirstContents",
     "Folders",
     "StateFile",
     "attributes_of",
+    "conf_files",
     "gid_of",
+    "make_directories",
+    "no_file",
     "read_bytes",
     "read_text",
     "remove",

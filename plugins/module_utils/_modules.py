@@ -14,18 +14,16 @@ import shlex
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Failure,
-    FirstContents,
-    StateFile,
-    read_text,
-    remove,
-    write_atomic,
-)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, conf_files, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 _HEADER = "# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+#: Where modprobe and systemd-modules-load look, in the order of precedence.
+PROBE_DIRECTORIES = (
+    "/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d",
+)  # fmt: skip
 
 
 def checked_name(name: str) -> str:
@@ -33,6 +31,17 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise Failure(f"{name!r} is no kernel module's name, such as nvidia_peermem")
     return name.replace("-", "_")
+
+
+def checked_options(name: str, text: t.Any) -> str:
+    """The options of a module on one line."""
+    try:
+        words = shlex.split(text) if isinstance(text, str) else []
+    except ValueError:
+        words = []
+    if not words or not text.isprintable():
+        raise Failure(f"options of {name}: {text!r} is not NAME=VALUE, with a blank between two of them")
+    return " ".join(text.split())
 
 
 def render_load(load: t.Sequence[str]) -> str | None:
@@ -62,7 +71,12 @@ class Running:
         """Names of the modules that are in the kernel, whether loaded or built in."""
         text = read_text(os.path.join(self._root, "proc/modules")) or ""
         names = {line.split()[0] for line in text.splitlines() if line.strip()}
-        return names | {name for name in self._sys() if self._live(name)}
+        return names | {name for name in self._sys() if self._live(name)} | self.built_in()
+
+    def built_in(self) -> set[str]:
+        """What the kernel has in itself; of that, sysfs shows only modules with parameters."""
+        text = read_text(os.path.join(self._root, "lib/modules", os.uname().release, "modules.builtin")) or ""
+        return {os.path.basename(line).partition(".")[0].replace("-", "_") for line in text.split()}
 
     def _sys(self) -> list[str]:
         try:
@@ -78,6 +92,17 @@ class Running:
     def parameter(self, module: str, parameter: str) -> str | None:
         text = read_text(os.path.join(self._root, "sys/module", module, "parameters", parameter))
         return None if text is None else text.strip()
+
+
+def blacklisting(names: t.Collection[str], root: str = "/") -> list[str]:
+    """Why modules would not be loaded at boot, a sentence each: there, a blacklist holds for names as for aliases."""
+    found = []
+    for path in conf_files(PROBE_DIRECTORIES, root):
+        for line in (read_text(os.path.join(root, path.lstrip("/"))) or "").splitlines():
+            words = line.split()
+            if words[:1] == ["blacklist"] and len(words) > 1 and words[1].replace("-", "_") in names:
+                found.append(f"{words[1]} would not be loaded at boot: {path} has {line.strip()!r}. Remove that line")
+    return found
 
 
 def differing_options(running: Running, module: str, text: str) -> list[str]:
@@ -148,39 +173,37 @@ class ModuleSet:
         blacklist: t.Sequence[str],
         now: bool,
         cli: Cli,
+        originals: StateFile,
         initramfs: bool = False,
         reload: t.Sequence[str] = (),
         root: str = "/",
         state: StateFile | None = None,
         absent: bool = False,
         came_with: t.Sequence[str] = (),
-        firsts: StateFile | None = None,
     ) -> None:
         self._cli = cli
-        self._root = root
         self._running = Running(root)
         self._brought = Brought([stem, *came_with], self._running, cli, state) if state else None
         load = list(dict.fromkeys(checked_name(name) for name in load))
         self._blacklist = list(dict.fromkeys(checked_name(name) for name in blacklist))
-        options = {checked_name(name): " ".join(text.split()) for name, text in options.items()}
+        options = {checked_name(name): checked_options(name, text) for name, text in options.items()}
         both = sorted(set(load) & set(self._blacklist))
         if both:
             raise Failure(f"{', '.join(both)}: a module cannot both be loaded and be kept out")
-        self._files = {
-            f"/etc/modules-load.d/{stem}.conf": render_load(load),
-            f"/etc/modprobe.d/{stem}.conf": render_modprobe(options, self._blacklist),
+        texts = {
+            os.path.join(root, f"etc/modules-load.d/{stem}.conf"): render_load(load),
+            os.path.join(root, f"etc/modprobe.d/{stem}.conf"): render_modprobe(options, self._blacklist),
         }
-        self._firsts = FirstContents(firsts) if firsts else None
-        self._ours = {path for path, text in self._files.items() if text is not None}
-        self._present = {path: read_text(self._path(path)) for path in self._files}
-        if self._firsts:
-            self._files = {
-                path: self._firsts.wanted(path, self._present[path], text) for path, text in self._files.items()
-            }
-        self.changes = ChangeSet()
-        self.changed_paths = [
-            path for path, text in self._files.items() if self.changes.compare(path, self._present[path], text)
+        wanted = [
+            Wanted(path, PRESENT, text, mode=0o644) if text is not None else Wanted(path, ORIGINAL)
+            for path, text in texts.items()
         ]
+        self._files = FileSet(wanted, cli, originals, check_mode=False)
+        self._steps = self._files.plan()
+        self.changes: ChangeSet = self._files.changes
+        self.changed_paths = self._files.changed_paths
+        #: Why a module that is loaded now would not be at the next boot.
+        self.barred = blacklisting(load, root)
         loaded = self._running.loaded()
         self._to_unload = [name for name in dict.fromkeys(map(checked_name, reload)) if name in loaded]
         staying = loaded - set(self._to_unload)
@@ -206,9 +229,6 @@ class ModuleSet:
             sentence for name, text in options.items() for sentence in differing_options(self._running, name, text)
         ]
 
-    def _path(self, path: str) -> str:
-        return os.path.join(self._root, path.lstrip("/"))
-
     @property
     def loaded(self) -> list[str]:
         """What is loaded by this call."""
@@ -222,22 +242,17 @@ class ModuleSet:
     @property
     def initramfs_required(self) -> bool:
         """Whether what keeps modules out changes: an initramfs has its own copy of it."""
-        return any(path.startswith("/etc/modprobe.d/") for path in self.changed_paths)
+        return any("/etc/modprobe.d/" in path for path in self.changed_paths)
 
     def apply(self) -> list[str]:
         """Write the files and load the modules; returns why modules did not load, one sentence each."""
-        for path in self.changed_paths:
-            text = self._files[path]
-            if self._firsts and path in self._ours:
-                self._firsts.keep(path, self._present[path])
-            if text is None:
-                remove(self._path(path))
-            else:
-                write_atomic(self._path(path), text)
-            if self._firsts and path not in self._ours:
-                self._firsts.forget(path)
+        self._files.apply(self._steps)
         if self.initramfs is not None:
-            self._cli.run(self.initramfs, timeout_s=1800)
+            try:
+                self._cli.run(self.initramfs, timeout_s=1800)
+            except Failure as exc:
+                # Else the next run would find the files as wanted, and not make it.
+                raise Failure(f"{str(exc).rstrip('.')}. {self._files.undo()}", **exc.details) from exc
         self._unload()
         if self.given_back and self._brought:
             self.kept = self._brought.give_back()
@@ -249,7 +264,10 @@ class ModuleSet:
                 said = result.stderr.strip() or result.stdout.strip() or f"status {result.rc}"
                 failures.append(f"{name} does not load: {said}")
             elif name not in self._running.loaded():
-                failures.append(f"{name} is not among the loaded modules although modprobe succeeded")
+                failures.append(
+                    f"{name} is not among the loaded modules although modprobe succeeded: it is an alias, or a line "
+                    f"'install {name} …' in modprobe.d runs instead. Look at: modprobe --show-depends {name}"
+                )
         # modprobe brings along what a module needs.
         if self._brought:
             self._brought.remember(self._running.loaded() - before)
@@ -270,7 +288,9 @@ __all__ = (
     "Brought",
     "ModuleSet",
     "Running",
+    "blacklisting",
     "checked_name",
+    "checked_options",
     "differing_options",
     "initramfs_command",
     "render_load",

@@ -13,13 +13,9 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Failure,
-    FirstContents,
-    StateFile,
-    read_text,
-    write_atomic,
-)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Step, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, conf_files, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 # systemd-sysctl's order of precedence: a file masks those of the same name further down.
@@ -49,7 +45,8 @@ def segments(key: str) -> tuple[str, ...]:
     first = re.search(r"[./]", key)
     if first is not None and first.group() == ".":
         return tuple(part.replace("/", ".") for part in key.split("."))
-    return tuple(key.split("/"))
+    # A slash may stand before the first part, and several between two.
+    return tuple(part for part in key.split("/") if part)
 
 
 def canonical(key: str) -> str:
@@ -72,7 +69,7 @@ def parse(text: str) -> list[tuple[str, str]]:
             continue
         key, value = stripped.split("=", 1)
         # The leading dash says that a failure does not matter.
-        found.append((canonical(key.strip().lstrip("-")), squeeze(value)))
+        found.append((canonical((key[1:] if key.startswith("-") else key).strip()), squeeze(value)))
     return found
 
 
@@ -85,16 +82,7 @@ def render(settings: t.Mapping[str, str], unavailable: t.Container[str] = ()) ->
 
 def boot_order(root: str = "/") -> list[str]:
     """The files that systemd-sysctl reads, in the order in which it applies them."""
-    chosen: dict[str, str] = {}
-    for directory in DIRECTORIES:
-        try:
-            names = os.listdir(os.path.join(root, directory.lstrip("/")))
-        except OSError:
-            continue
-        for name in names:
-            if name.endswith(".conf"):
-                chosen.setdefault(name, os.path.join(directory, name))
-    return [chosen[name] for name in sorted(chosen)]
+    return conf_files(DIRECTORIES, root)
 
 
 def overrides(own: str, settings: t.Mapping[str, str], root: str = "/") -> list[Override]:
@@ -173,35 +161,39 @@ class SysctlSet:
         settings: t.Mapping[str, t.Any],
         kernel: Kernel,
         state: StateFile,
+        originals: StateFile,
         root: str = "/",
-        firsts: StateFile | None = None,
     ) -> None:
-        self._firsts = FirstContents(firsts) if firsts else None
+        own = os.path.join(root, DIRECTORIES[0].lstrip("/"))
+        if os.path.dirname(path) != own or not path.endswith(".conf"):
+            raise Failure(f"{path} is not read at boot: give the file a name in {own} that ends in .conf")
         self._path = path
         self._root = root
-        self._file = os.path.join(root, path.lstrip("/"))
         self._kernel = kernel
         self._state = state
+        self._originals = originals
         self._settings = _checked(settings)
         self._saved: dict[str, dict[str, str]] = state.load()
         self._original = dict(self._saved.get(path, {}))
-        self._before_text = read_text(self._file)
-        self.changes = ChangeSet()
         self.unavailable: list[Unavailable] = []
         self._set: dict[str, str] = {}
         self._restore: dict[str, str] = {}
+        for key, value in self._settings.items():
+            reason = kernel.obstacle(key)
+            if reason is not None and kernel.read(key) != value:
+                self.unavailable.append(Unavailable(key, reason))
+        files, _steps = self._file()
+        self.changes: ChangeSet = files.changes
         self._plan()
 
+    def _file(self) -> tuple[FileSet, list[Step]]:
+        text = render(self._settings, {item.key for item in self.unavailable})
+        wanted = Wanted(self._path, PRESENT, text, mode=0o644) if self._settings else Wanted(self._path, ORIGINAL)
+        files = FileSet([wanted], Cli(), self._originals, check_mode=False)
+        return files, files.plan()
+
     def _plan(self) -> None:
-        for key in self._settings:
-            reason = self._kernel.obstacle(key)
-            if reason is not None and self._kernel.read(key) != self._settings[key]:
-                self.unavailable.append(Unavailable(key, reason))
         missing = {item.key for item in self.unavailable}
-        self._text = render(self._settings, missing) if self._settings else None
-        if self._firsts:
-            self._text = self._firsts.wanted(self._path, self._before_text, self._text)
-        self.changes.compare(self._path, self._before_text, self._text)
         for key, value in self._settings.items():
             if key not in missing and self._compare(key, value):
                 self._set[key] = value
@@ -226,34 +218,42 @@ class SysctlSet:
         return overrides(self._path, self._settings, self._root)
 
     def apply(self) -> None:
+        earlier = dict(self._original)
         # What was in force is on disk before anything changes.
         for key in self._set:
             present = self._kernel.read(key)
             if present is not None:
                 self._original.setdefault(key, present)
         self._save()
-        late = []
-        for key, value in {**self._restore, **self._set}.items():
-            reason = self._kernel.write(key, value)
-            if reason is not None:
-                late.append(Unavailable(key, reason))
-        if late:
-            self.unavailable += late
-            self._text = render(self._settings, {item.key for item in self.unavailable})
-        if self._text != self._before_text:
-            self._write()
+        before: dict[str, str | None] = {}
+        try:
+            for key, value in {**self._restore, **self._set}.items():
+                before[key] = self._kernel.read(key)
+                reason = self._kernel.write(key, value)
+                if reason is not None:
+                    self.unavailable.append(Unavailable(key, reason))
+            files, steps = self._file()
+            files.apply(steps)
+        except Failure as exc:
+            raise Failure(f"{str(exc).rstrip('.')}. {self._take_back(before, earlier)}") from exc
         self._original = {key: value for key, value in self._original.items() if key in self._settings}
         self._save()
 
-    def _write(self) -> None:
-        if self._firsts and self._settings:
-            self._firsts.keep(self._path, self._before_text)
-        if self._text is None:
-            os.unlink(self._file)
-        else:
-            write_atomic(self._file, self._text)
-        if self._firsts and not self._settings:
-            self._firsts.forget(self._path)
+    def _take_back(self, before: t.Mapping[str, str | None], earlier: t.Mapping[str, str]) -> str:
+        """One value that the kernel refuses leaves all others as they were."""
+        left = []
+        for key, value in reversed(list(before.items())):
+            try:
+                stays = value is not None and self._kernel.read(key) != value and self._kernel.write(key, value)
+            except Failure:
+                stays = "refused"
+            if stays:
+                left.append(key)
+        self._original = {key: value for key, value in self._original.items() if key in earlier or key in left}
+        self._save()
+        if left:
+            return f"Not set back either: {', '.join(left)}"
+        return "Every parameter has the value that it had before this call, and the file is as it was"
 
     def _save(self) -> None:
         rest = {path: keys for path, keys in self._saved.items() if path != self._path}

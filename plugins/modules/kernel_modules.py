@@ -51,7 +51,7 @@ options:
   initramfs:
     description:
       - Make the initramfs anew when the file in C(/etc/modprobe.d) changes, so that it holds early in the boot, too.
-      - Nothing is done where this kernel boots without one.
+      - Nothing is done where this kernel boots without one. Where it cannot be made, the files are as they were before.
     type: bool
     default: false
   came_with:
@@ -61,12 +61,17 @@ options:
     elements: str
     default: []
   failed:
-    description: What to do when a module does not load. The files are in place by then.
+    description:
+      - What to do when a module does not load. The files are in place by then.
+      - And what to do when another file of C(modprobe.d) has a module of O(load) on its blacklist, so that it would not
+        be loaded at boot. With V(fail), nothing is changed.
     type: str
     choices: [fail, warn]
     default: fail
   state:
-    description: V(absent) removes the files. Loaded modules stay loaded.
+    description:
+      - V(absent) removes the files, or gives back what somebody else had in them, and unloads the modules that it
+        loaded where nothing uses them.
     type: str
     choices: [present, absent]
     default: present
@@ -168,14 +173,16 @@ def main() -> t.NoReturn:
             module.params["blacklist"] if wanted else [],
             module.params["now"],
             Cli(),
+            StateFile("files.json"),
             module.params["initramfs"],
             module.params["reload"] if wanted else [],
             state=StateFile("modules.json"),
-            firsts=StateFile("first_files.json"),
             absent=not wanted,
             came_with=module.params["came_with"],
         )
-        if len(todo.changes) and not module.check_mode:
+        if todo.barred and module.params["failed"] == "fail":
+            raise Failure("; ".join(todo.barred))
+        if not module.check_mode:
             failures = todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
@@ -192,7 +199,7 @@ def main() -> t.NoReturn:
     }
     if failures and module.params["failed"] == "fail":
         module.fail_json(msg="; ".join(failures), **result)
-    for sentence in [*failures, *todo.kept]:
+    for sentence in [*todo.barred, *failures, *todo.kept]:
         module.warn(sentence)
     module.exit_json(**result)
 

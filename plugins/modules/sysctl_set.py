@@ -17,6 +17,8 @@ description:
     boot.
   - What was in force before the first change is kept in C(/var/lib/gpu_fabric/sysctl.json). A parameter that is
     dropped from O(settings) gets that value back.
+  - Where the kernel refuses one of the values, those that were set before it are set back, and the file stays as it
+    was.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -27,11 +29,13 @@ options:
     type: dict
     default: {}
   path:
-    description: The file, in C(/etc/sysctl.d). Files that sort after it win over it at boot.
+    description: The file, C(*.conf) in C(/etc/sysctl.d). Files that sort after it win over it at boot.
     type: path
     default: /etc/sysctl.d/90-gpu-fabric.conf
   state:
-    description: V(absent) removes the file and restores every value that was in force before.
+    description:
+      - V(absent) removes the file, or gives back what somebody else had in it, and restores every value that was in
+        force before.
     type: str
     choices: [present, absent]
     default: present
@@ -101,7 +105,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import Kernel, SysctlSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import Kernel, SysctlSet, Unavailable
 
 
 def main() -> t.NoReturn:
@@ -122,7 +126,7 @@ def main() -> t.NoReturn:
             settings,
             Kernel(),
             StateFile("sysctl.json"),
-            firsts=StateFile("first_files.json"),
+            StateFile("files.json"),
         )
         beaten = [
             f"{item.key} is {item.value!r} at boot, from {item.path}, not {item.wanted!r} as in {module.params['path']}"
@@ -132,17 +136,12 @@ def main() -> t.NoReturn:
             _judge(
                 module, module.params["overridden"], beaten, "Remove the key from that file, or give it the same value."
             )
-        if todo.unavailable:
-            reasons = [f"{item.key} is not set: {item.reason}" for item in todo.unavailable]
-            _judge(
-                module,
-                module.params["unavailable"],
-                reasons,
-                "Remove the key by setting it to null in gpu_fabric_sysctl.",
-            )
+        foreseen = list(todo.unavailable)
+        _judge_unavailable(module, foreseen)
         changed = bool(len(todo.changes))
         if changed and not module.check_mode:
             todo.apply()
+            _judge_unavailable(module, todo.unavailable[len(foreseen) :])
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(
@@ -154,6 +153,13 @@ def main() -> t.NoReturn:
         overrides=[item._asdict() for item in todo.overrides()],
         diff=todo.changes.diff(),
     )
+
+
+def _judge_unavailable(module: AnsibleModule, unavailable: list[Unavailable]) -> None:
+    if unavailable:
+        reasons = [f"{item.key} is not set: {item.reason}" for item in unavailable]
+        remedy = "Remove the key by setting it to null in gpu_fabric_sysctl."
+        _judge(module, module.params["unavailable"], reasons, remedy)
 
 
 def _judge(module: AnsibleModule, verdict: str, sentences: list[str], remedy: str) -> None:

@@ -68,32 +68,81 @@ def kernel(tmp_path: pathlib.Path) -> Kernel:
 
 
 def modules(kernel: Kernel, **wanted: t.Any) -> ModuleSet:
-    usual: dict[str, t.Any] = {"load": [], "options": {}, "blacklist": [], "now": True}
+    originals = StateFile("files.json", str(kernel.root / "state"))
+    usual: dict[str, t.Any] = {"load": [], "options": {}, "blacklist": [], "now": True, "originals": originals}
     return ModuleSet("gpu-fabric", cli=kernel, root=str(kernel.root), **{**usual, **wanted})
 
 
 def test_file_of_somebody_else_is_kept_and_given_back(kernel: Kernel, tmp_path: pathlib.Path) -> None:
-    firsts = StateFile("first_files.json", str(tmp_path / "state"))
     for name in (LOAD, PROBE):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("# site\n")
-    modules(kernel, load=["ib_uverbs"], firsts=firsts).apply()
+    modules(kernel, load=["ib_uverbs"]).apply()
     assert "ib_uverbs" in (tmp_path / LOAD).read_text()
     # nothing is wanted there, so what others have there stays
     assert (tmp_path / PROBE).read_text() == "# site\n"
-    modules(kernel, load=["ib_umad"], firsts=firsts).apply()
-    assert not modules(kernel, load=["ib_umad"], firsts=firsts).changed_paths
-    modules(kernel, firsts=firsts, absent=True).apply()
+    modules(kernel, load=["ib_umad"]).apply()
+    assert not modules(kernel, load=["ib_umad"]).changed_paths
+    modules(kernel, absent=True).apply()
     assert (tmp_path / LOAD).read_text() == "# site\n"
-    assert firsts.load() == {}
-    assert not modules(kernel, firsts=firsts, absent=True).changed_paths
+    assert not (tmp_path / "state").exists()
+    assert not modules(kernel, absent=True).changed_paths
 
 
 def test_file_of_ours_alone_goes(kernel: Kernel, tmp_path: pathlib.Path) -> None:
-    firsts = StateFile("first_files.json", str(tmp_path / "state"))
-    modules(kernel, load=["ib_uverbs"], firsts=firsts).apply()
-    modules(kernel, firsts=firsts, absent=True).apply()
+    modules(kernel, load=["ib_uverbs"]).apply()
+    modules(kernel, absent=True).apply()
     assert not (tmp_path / LOAD).exists() and not (tmp_path / "state").exists()
+
+
+def test_built_in_without_parameters_is_loaded(kernel: Kernel) -> None:
+    path = kernel.root / "lib/modules" / os.uname().release / "modules.builtin"
+    path.parent.mkdir(parents=True)
+    path.write_text("kernel/drivers/infiniband/core/ib-core.ko\nkernel/lib/crc16.ko.zst\n")
+    todo = modules(kernel, load=["ib_core", "crc16"])
+    assert todo.loaded == [] and todo.apply() == [] and not kernel.ran
+
+
+@pytest.mark.parametrize("text", ['a="b', "", "  ", 1, None, "a=1\nb=2"])
+def test_what_is_no_option_is_refused(kernel: Kernel, text: t.Any) -> None:
+    with pytest.raises(Failure, match=r"options of nvidia: .* is not NAME=VALUE"):
+        modules(kernel, options={"nvidia": text})
+
+
+def test_a_blacklist_of_others_keeps_a_module_out_at_boot(kernel: Kernel) -> None:
+    for path, text in {
+        "etc/modprobe.d/site.conf": "# blacklist ib_umad\nblacklist nouveau\n",
+        "usr/lib/modprobe.d/vendor.conf": "blacklist ib-umad\n",
+        "usr/lib/modprobe.d/site.conf": "blacklist ib_core\n",
+    }.items():
+        (kernel.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (kernel.root / path).write_text(text)
+    todo = modules(kernel, load=["ib_umad", "ib_core"])
+    said = "ib-umad would not be loaded at boot: /usr/lib/modprobe.d/vendor.conf has 'blacklist ib-umad'"
+    assert todo.barred == [f"{said}. Remove that line"]
+    assert modules(kernel, load=["ib_core"]).barred == []
+
+
+def test_an_initramfs_that_cannot_be_made_is_made_by_the_next_run(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = kernel.root / f"boot/initrd.img-{os.uname().release}"
+    image.parent.mkdir()
+    image.touch()
+    real = kernel.run
+
+    def full(argv: t.Sequence[str], **options: t.Any) -> Result:
+        if argv[0] == "update-initramfs":
+            raise Failure("update-initramfs -u -k all exited with 1: No space left on device")
+        return real(argv, **options)
+
+    monkeypatch.setattr(kernel, "run", full)
+    with pytest.raises(Failure, match=r"No space left on device\. Every file of this call is as it was before"):
+        modules(kernel, blacklist=["nouveau"], initramfs=True).apply()
+    assert not (kernel.root / PROBE).exists() and not (kernel.root / "state").exists()
+    monkeypatch.undo()
+    modules(kernel, blacklist=["nouveau"], initramfs=True).apply()
+    assert "update-initramfs -u -k all" in kernel.ran
 
 
 def test_loaded_now_and_at_boot(kernel: Kernel) -> None:
@@ -128,7 +177,8 @@ def test_modprobes_own_words(kernel: Kernel) -> None:
 def test_success_that_loads_nothing_is_a_failure(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "insert", lambda name: None)
     assert modules(kernel, load=["ib_umad"]).apply() == [
-        "ib_umad is not among the loaded modules although modprobe succeeded"
+        "ib_umad is not among the loaded modules although modprobe succeeded: it is an alias, or a line "
+        "'install ib_umad …' in modprobe.d runs instead. Look at: modprobe --show-depends ib_umad"
     ]
 
 
@@ -201,7 +251,7 @@ def test_the_state_in_sysfs_counts(kernel: Kernel) -> None:
 def test_absent_removes_the_files(kernel: Kernel) -> None:
     modules(kernel, load=["ib_umad"], blacklist=["nouveau"]).apply()
     todo = modules(kernel)
-    assert sorted(todo.changed_paths) == [f"/{PROBE}", f"/{LOAD}"]
+    assert sorted(todo.changed_paths) == [str(kernel.root / PROBE), str(kernel.root / LOAD)]
     todo.apply()
     assert not (kernel.root / LOAD).exists() and not (kernel.root / PROBE).exists()
     assert not len(modules(kernel).changes)

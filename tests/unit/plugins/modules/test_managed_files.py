@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files, _io
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, wanted_from
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, write_atomic
 from ansible_collections.railyard.gpu_fabric.plugins.modules import managed_files
 
 
@@ -263,3 +263,124 @@ def test_what_somebody_else_has_put_back_leaves_no_record(host: Host) -> None:
     (host.etc / "nccl.conf").unlink()
     assert call(host, "nccl", {"path": "nccl.conf", "original": True}).changed_paths == []
     assert not (host.base / "state").exists()
+
+
+def test_a_link_to_a_device_is_never_replaced(host: Host) -> None:
+    device = host.etc / "device"
+    os.mkfifo(device)
+    (host.etc / "masked.service").symlink_to("device")
+    entries = ({"path": "before", "content": "x\n"}, {"path": "masked.service", "content": "[Unit]\n"})
+    with pytest.raises(Failure, match=r"a file is wanted, but it is a link to .*/device, a device.*Remove it"):
+        host.apply(*entries)
+    assert not (host.etc / "before").exists() and stat.S_ISFIFO(device.stat().st_mode)
+    with pytest.raises(Failure, match=r"Cannot write .*masked\.service"):
+        write_atomic(str(host.etc / "masked.service"), "x")
+    assert stat.S_ISFIFO(device.stat().st_mode)
+
+
+def test_a_link_that_leads_nowhere_stays_and_its_file_goes_again(host: Host) -> None:
+    (host.etc / "link").symlink_to("real")
+    host.apply({"path": "link", "content": "new\n"})
+    assert (host.etc / "real").read_text() == "new\n"
+    host.apply({"path": "link", "original": True})
+    assert (host.etc / "link").is_symlink() and not (host.etc / "real").exists()
+    assert host.apply({"path": "link", "absent": True}).changed_paths
+    assert not (host.etc / "link").is_symlink()
+
+
+def test_a_link_that_goes_comes_back_where_a_later_file_fails(host: Host) -> None:
+    (host.etc / "full").mkdir()
+    (host.etc / "full/x").touch()
+    (host.etc / "link").symlink_to("full")
+    with pytest.raises(Failure, match="Every file of this call is as it was before"):
+        host.apply({"path": "link", "absent": True}, {"path": "full/x/y", "content": "a"})
+    assert (host.etc / "link").readlink() == pathlib.Path("full") and (host.etc / "full/x").is_file()
+
+
+def test_what_failed_leaves_no_record_behind(host: Host) -> None:
+    (host.etc / "a").write_text("first\n")
+    (host.etc / "file").touch()
+    with pytest.raises(
+        Failure, match=r"Cannot make the directory .*file/x.*Every file of this call is as it was before"
+    ):
+        host.apply({"path": "a", "content": "ours\n"}, {"path": "file/x/y", "content": "ours\n"})
+    assert [path.name for path in host.base.rglob("state/*")] == []
+    (host.etc / "a").write_text("by hand since\n")
+    host.apply({"path": "a", "content": "ours\n"})
+    host.apply({"path": "a", "original": True})
+    assert (host.etc / "a").read_text() == "by hand since\n"
+
+
+def test_one_that_cannot_be_taken_back_is_named_and_the_others_are(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = _files.write_atomic
+    for name in "ab":
+        (host.etc / name).write_text("first\n")
+
+    def full(path: str, content: str, *rest: t.Any) -> None:
+        if path.endswith("/c") or (path.endswith("/b") and content == "first\n"):
+            raise Failure(f"Cannot write {path}: No space left on device")
+        real(path, content, *rest)
+
+    monkeypatch.setattr(_files, "write_atomic", full)
+    with pytest.raises(Failure, match=r"/c: No space left.*Not every file is as it was before: .*/b: Cannot write"):
+        host.apply(*({"path": name, "content": "ours\n"} for name in "abc"))
+    assert (host.etc / "a").read_text() == "first\n"
+    monkeypatch.undo()
+    host.apply({"path": "b", "original": True})
+    assert (host.etc / "b").read_text() == "first\n", "the record stays for it"
+
+
+def test_a_file_of_ours_without_a_record_goes_and_is_nobodys_original(host: Host) -> None:
+    ours = "# Managed by railyard.gpu_fabric: changes made here are overwritten.\n"
+    (host.etc / "lost").write_text(ours + "a\n")
+    host.apply({"path": "lost", "content": ours + "b\n"})
+    host.apply({"path": "lost", "original": True})
+    assert host.tree() == {}
+    (host.etc / "lost").write_text(ours)
+    host.apply({"path": "lost", "original": True})
+    assert host.tree() == {}
+
+
+def test_an_empty_directory_of_others_is_nobodys_original(host: Host) -> None:
+    (host.etc / "theirs").mkdir()
+    assert not host.apply({"path": "theirs", "original": True}).changed_paths
+    assert host.tree() == {"theirs": "directory"}
+
+
+def test_directories_can_be_looked_into_whatever_the_umask(host: Host) -> None:
+    mask = os.umask(0o077)
+    try:
+        host.apply({"path": "a/b/c", "content": "x\n"}, {"path": "d/e", "directory": True})
+    finally:
+        os.umask(mask)
+    for name in ("a", "a/b", "d", "d/e"):
+        assert stat.S_IMODE((host.etc / name).stat().st_mode) == 0o755, name
+
+
+def test_labels_of_a_file_stay(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, bytes] = {}
+    monkeypatch.setattr(_io.os, "getxattr", lambda path, name: b"etc_t" if name == "security.selinux" else _none())
+    monkeypatch.setattr(_io.os, "setxattr", lambda path, name, value: given.update({name: value}))
+    (host.etc / "a").write_text("x\n")
+    host.apply({"path": "a", "content": "y\n"})
+    assert given == {"security.selinux": b"etc_t"} and host.tree() == {"a": "y\n"}
+
+
+def _none() -> bytes:
+    raise OSError(95, "Operation not supported")
+
+
+def test_why_the_kernel_refuses_comes_with_where_to_look(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host.etc / "a").write_text("x\n")
+
+    real = os.replace
+
+    def refuse(source: str, target: str) -> None:
+        if target.endswith("/a"):
+            raise PermissionError(1, "Operation not permitted")
+        real(source, target)
+
+    monkeypatch.setattr(_io.os, "replace", refuse)
+    with pytest.raises(Failure, match=r"Cannot write .*/a: Operation not permitted; it may be immutable.*lsattr"):
+        host.apply({"path": "a", "content": "y\n"})
+    assert host.tree() == {"a": "x\n"}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import string
 import typing as t
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _sysctl
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files, _sysctl
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import Kernel, SysctlSet
 
@@ -26,8 +27,11 @@ class FakeKernel(Kernel):
     def __init__(self, root: pathlib.Path) -> None:
         super().__init__(str(root))
         self.clamps: dict[str, str] = {}
+        self.refuses: dict[str, str] = {}
 
     def write(self, key: str, value: str) -> str | None:
+        if self.refuses.get(key) == value:
+            raise Failure(f"The kernel kept {key} = {self.read(key)!r} when {value!r} was written.")
         return super().write(key, self.clamps.get(key, value)) if key not in self.clamps else self._clamp(key, value)
 
     def _clamp(self, key: str, value: str) -> str | None:
@@ -42,6 +46,7 @@ class Host:
     def __init__(self, base: pathlib.Path) -> None:
         self.base = base
         self.root = base / "root"
+        self.own = str(self.root / OWN.lstrip("/"))
         (self.root / "etc/sysctl.d").mkdir(parents=True)
         self.kernel = FakeKernel(base / "proc-sys")
         for key, value in {
@@ -68,8 +73,8 @@ class Host:
 
     def plan(self, settings: dict[str, t.Any]) -> SysctlSet:
         state = str(self.base / "state")
-        firsts = StateFile("first_files.json", state)
-        return SysctlSet(OWN, settings, self.kernel, StateFile("sysctl.json", state), str(self.root), firsts)
+        originals = StateFile("files.json", state)
+        return SysctlSet(self.own, settings, self.kernel, StateFile("sysctl.json", state), originals, str(self.root))
 
     def apply(self, settings: dict[str, t.Any]) -> SysctlSet:
         todo = self.plan(settings)
@@ -121,7 +126,7 @@ def test_persisted_but_not_in_force_is_a_change(host: Host) -> None:
 def test_in_force_but_not_persisted_is_a_change(host: Host) -> None:
     host.set("net.core.rmem_max", "67108864")
     todo = host.apply({"net.core.rmem_max": 67108864})
-    assert todo.changes.subjects == [OWN] and not todo.changed_keys
+    assert todo.changes.subjects == [host.own] and not todo.changed_keys
 
 
 def test_dropped_keys_get_the_value_from_before_the_first_change(host: Host) -> None:
@@ -137,12 +142,95 @@ def test_dropped_keys_get_the_value_from_before_the_first_change(host: Host) -> 
     assert not len(host.plan({}).changes)
 
 
-def test_originals_are_on_disk_before_the_first_write(host: Host) -> None:
+def test_originals_are_on_disk_before_the_first_write(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(
+        host.kernel, "write", lambda key, value: seen.append((host.base / "state/sysctl.json").read_text())
+    )
+    host.apply(WANTED)
+    originals = {"net.core.rmem_max": "212992", "net.ipv4.tcp_rmem": "4096 131072 6291456"}
+    assert json.loads(seen[0])[host.own] == originals
+
+
+def test_one_refused_value_leaves_all_as_it_was(host: Host) -> None:
+    host.file(OWN, "vm.swappiness = 10\n")
+    host.kernel.refuses["net.ipv4.tcp_rmem"] = "4096 131072 33554432"
+    with pytest.raises(Failure, match=r"kept net\.ipv4\.tcp_rmem.*Every parameter has the value that it had before"):
+        host.apply({**WANTED, "vm.swappiness": 1})
+    assert host.get("net.core.rmem_max") == "212992" and host.get("vm.swappiness") == "60"
+    assert host.file(OWN) == "vm.swappiness = 10\n" and not (host.base / "state").exists()
+
+
+def test_what_cannot_be_set_back_is_named_and_remembered(host: Host) -> None:
     host.kernel.clamps["net.ipv4.tcp_rmem"] = "1 2 3"
-    with pytest.raises(Failure, match=r"kept net\.ipv4\.tcp_rmem = '1 2 3'"):
+    with pytest.raises(Failure, match=r"kept .*tcp_rmem = '1 2 3'.*Not set back either: net\.ipv4\.tcp_rmem"):
         host.apply(WANTED)
     saved = json.loads((host.base / "state/sysctl.json").read_text())
-    assert saved[OWN] == {"net.core.rmem_max": "212992", "net.ipv4.tcp_rmem": "4096 131072 6291456"}
+    assert saved[host.own] == {"net.ipv4.tcp_rmem": "4096 131072 6291456"}
+    assert host.get("net.core.rmem_max") == "212992" and not host.file(OWN)
+
+
+def test_a_disk_without_room_leaves_the_kernel_as_it_was(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, *_rest: t.Any) -> None:
+        raise Failure(f"Cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(_files, "write_atomic", full)
+    with pytest.raises(Failure, match=r"No space left on device.*Every parameter has the value"):
+        host.apply(WANTED)
+    assert host.get("net.core.rmem_max") == "212992" and not (host.base / "state").exists()
+
+
+def test_absent_takes_the_file_away_though_a_value_cannot_be_restored(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.apply(WANTED)
+    monkeypatch.setattr(host.kernel, "write", lambda key, value: f"{key} cannot be written here: Read-only")
+    todo = host.apply({})
+    assert not (host.root / OWN.lstrip("/")).exists() and len(todo.unavailable) == 2
+
+
+def test_a_value_that_turns_out_to_be_read_only_gets_a_dash(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host.kernel, "write", lambda key, value: f"{key} cannot be written here: Read-only")
+    todo = host.apply({"vm.swappiness": 10})
+    assert [item.key for item in todo.unavailable] == ["vm.swappiness"]
+    assert "-vm.swappiness = 10\n" in host.file(OWN)
+
+
+@pytest.mark.parametrize("name", ["etc/sysctl.d/90-gpu-fabric", "usr/lib/sysctl.d/90.conf", "etc/sysctl.conf"])
+def test_a_file_that_is_not_read_at_boot_is_refused(host: Host, name: str) -> None:
+    with pytest.raises(Failure, match=r"is not read at boot: give the file a name in .*/etc/sysctl\.d that ends in"):
+        SysctlSet(str(host.root / name), WANTED, host.kernel, StateFile("a"), StateFile("b"), str(host.root))
+
+
+def test_a_masked_file_of_ours_is_refused_before_anything_is_set(host: Host) -> None:
+    os.mkfifo(host.base / "null")
+    (host.root / OWN.lstrip("/")).symlink_to(host.base / "null")
+    with pytest.raises(Failure, match=r"it is a link to .*null, a device"):
+        host.apply(WANTED)
+    assert host.get("net.core.rmem_max") == "212992"
+
+
+def test_a_file_of_somebody_else_keeps_its_owner_and_mode(host: Host) -> None:
+    host.file(OWN, "vm.swappiness = 10\n")
+    (host.root / OWN.lstrip("/")).chmod(0o600)
+    host.apply(WANTED)
+    assert (host.root / OWN.lstrip("/")).stat().st_mode & 0o777 == 0o644
+    host.apply({})
+    assert (host.root / OWN.lstrip("/")).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "line", ["/net/core/rmem_max=1", "net//core/rmem_max = 1", "- net.core.rmem_max = 1", "\t-net/core/rmem_max=1"]
+)
+def test_every_spelling_of_systemd_is_an_override(host: Host, line: str) -> None:
+    host.file("/etc/sysctl.d/99-site.conf", line + "\n")
+    assert [item.path for item in host.plan(WANTED).overrides()] == ["/etc/sysctl.d/99-site.conf"]
+
+
+def test_a_glob_does_not_win_over_a_key_by_its_name(host: Host) -> None:
+    host.file("/etc/sysctl.d/99-site.conf", "net.core.* = 1\n-net.ipv4.tcp_rmem\n")
+    (host.root / "etc/sysctl.d/99-y.conf").mkdir()
+    assert not host.plan(WANTED).overrides()
 
 
 def test_a_key_without_an_interface_is_reported_and_harmless_at_boot(host: Host) -> None:
