@@ -21,6 +21,8 @@ GATE = "ADVANCED_PCI_SETTINGS"
 ADVANCED = frozenset({"MAX_ACC_OUT_READ", "PCI_WR_ORDERING", "HIDE_PORT2_PF"})
 #: Parameters that no reset of the card brings into force: the processor beside it keeps its power.
 POWERCYCLE = ("INTERNAL_CPU_",)
+#: Parameters that say how many functions a card shows.
+FUNCTIONS = frozenset({"HIDE_PORT2_PF", "NUM_OF_PF"})
 LINK_TYPE = "LINK_TYPE"
 ETHERNET = ("eth", "2")
 
@@ -29,22 +31,20 @@ _NAMED = re.compile(r"^(?P<label>[^()]*)\((?P<number>-?[0-9]+)\)$")
 _NUMBER = re.compile(r"^-?[0-9]+$")
 _HEX = re.compile(r"^0[xX][0-9a-fA-F]+$")
 _PORT = re.compile(r"^(?P<stem>.+)_P(?P<port>\d+)$")
-_TRUTH = {"true": "1", "yes": "1", "false": "0", "no": "0"}
+_TRUTH = {"true": 1, "yes": 1, "false": 0, "no": 0}
 
 Parameters = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def number_of(value: t.Any) -> int | None:
-    """The number behind ``ETH(2)``, ``0x1f``, ``16``, ``True``; ``None`` where only a name is given."""
-    if isinstance(value, bool):
-        return int(value)
+    """The number behind ``ETH(2)``, ``0x1f``, ``16``, ``True``, ``no``; ``None`` where only a name is given."""
     text = str(value).strip()
     named = _NAMED.match(text)
     if named:
         return int(named.group("number"))
-    if text.lower().startswith("0x"):
-        return int(text, 16) if _HEX.match(text) else None
-    return int(text) if _NUMBER.match(text) else None
+    if _HEX.match(text):
+        return int(text, 16)
+    return int(text) if _NUMBER.match(text) else _TRUTH.get(text.lower())
 
 
 def label_of(value: t.Any) -> str:
@@ -56,20 +56,19 @@ def label_of(value: t.Any) -> str:
 def same(wanted: t.Any, shown: t.Any) -> bool:
     """Whether a value as a person writes it is the one that the tool shows."""
     one, other = number_of(wanted), number_of(shown)
-    if one is not None and other is not None:
-        return one == other
-    wanted_label = label_of(wanted)
-    if other in (0, 1) and wanted_label in _TRUTH and label_of(shown) in ("true", "false"):
-        return _TRUTH[wanted_label] == str(other)
-    return wanted_label == label_of(shown)
+    return one == other if one is not None and other is not None else label_of(wanted) == label_of(shown)
 
 
-def argument(value: t.Any) -> str:
-    """A value as the tool takes it: the number where there is one."""
-    number = number_of(value)
-    if number is not None:
-        return hex(number) if str(value).strip().lower().startswith("0x") else str(number)
-    return _TRUTH.get(str(value).strip().lower(), str(value).strip())
+def argument(value: t.Any, shown: t.Any) -> str:
+    """A value as the tool takes it for a parameter that it shows as *shown*: the number where there is one.
+
+    Where it shows a parameter in hexadecimal, it reads every number in that base, so such a one is given with ``0x``.
+    """
+    text = str(value).strip()
+    number = number_of(text)
+    if number is None or _HEX.match(text):
+        return text
+    return hex(number) if _HEX.match(label_of(shown)) else str(number)
 
 
 class Resolution(t.NamedTuple):
@@ -118,12 +117,20 @@ def _ports_of(stem: str, parameters: Parameters) -> list[str]:
     return sorted(name for name in parameters if (match := _PORT.match(name)) and match.group("stem") == stem)
 
 
+_ARRAY = "is an array; only single values can be set"
+
+
 def _obstacle(parameter: t.Mapping[str, t.Any]) -> str:
-    if parameter.get("read_only"):
-        return f"is read only (it is {parameter.get('next')})"
+    """Why this parameter cannot be changed."""
     shown = parameter.get("next")
+    if shown is None:
+        return "shows no value of the next boot; mlxconfig -e q tells more"
+    if parameter.get("read_only"):
+        return f"is read only (it is {shown})"
     if isinstance(shown, list) or str(shown).startswith("Array["):
-        return "is an array; only single values can be set"
+        return _ARRAY
+    if "current" not in parameter:
+        return "shows no value that is in force; mlxconfig -e q tells more"
     return ""
 
 
@@ -151,7 +158,11 @@ def _absent(
     if match and _ports_of(match.group("stem"), parameters):
         found.refusals.append(f"{name}: the card has no port {match.group('port')}")
         return
-    near = difflib.get_close_matches(name, parameters, n=1, cutoff=0.75)
+    array = name.partition("[")[0]
+    if array != name and array in parameters:
+        found.refusals.append(f"{name} {_ARRAY}")
+        return
+    near = difflib.get_close_matches(name.upper(), parameters, n=1, cutoff=0.75)
     hint = f"; the nearest that it has is {near[0]}" if near else ""
     found.refusals.append(f"{name} is no parameter of this card and firmware{hint}")
 
@@ -163,6 +174,11 @@ class Difference(t.NamedTuple):
     current: t.Any
     next: t.Any
     wanted: t.Any
+
+    @property
+    def argument(self) -> str:
+        """What is wanted, as the tool takes it."""
+        return argument(self.wanted, self.next)
 
 
 def differences(settings: t.Mapping[str, t.Any], parameters: Parameters) -> list[Difference]:
@@ -184,17 +200,18 @@ def pending(parameters: Parameters, after: t.Mapping[str, t.Any] | None = None) 
     return found
 
 
-def need(names: t.Collection[str], resettable: bool) -> str:
-    """What brings these parameters into force."""
+def need(names: t.Collection[str], way: str) -> str:
+    """What brings these parameters into force on a card that loads its settings with *way*."""
     if not names:
         return "none"
     if any(name.startswith(POWERCYCLE) for name in names):
         return "powercycle"
-    return "fwreset" if resettable else "reboot"
+    return way
 
 
 __all__ = (
     "ADVANCED",
+    "FUNCTIONS",
     "GATE",
     "LINK_TYPE",
     "Difference",

@@ -13,18 +13,24 @@ import os
 import tempfile
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, CommandFailed, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import vpd
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_bytes, read_text
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig import argument
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import mlxconfig, mlxfwreset
 
 MELLANOX = "0x15b3"
-#: A reset of the whole card through its PCI link; the driver restarts.
-RESET_LEVEL = "3"
+#: Levels of mlxfwreset: the whole card through its PCI link, with the driver; along with a warm reboot of the host.
+RESET_LEVEL, REBOOT_LEVEL = "3", "4"
 _PAIRS = (("mlxconfig", "mlxfwreset"), ("mstconfig", "mstfwreset"))
 #: A card answers in one to three seconds; a reset takes up to a minute.
 _TIMEOUT_S, _RESET_TIMEOUT_S = 60.0, 300.0
+
+
+class Way(t.NamedTuple):
+    """How a card loads new settings: a class of disruption, and why it is not the mildest one."""
+
+    need: str
+    reason: str
 
 
 class Tool:
@@ -49,10 +55,15 @@ class Tool:
         parsed = mlxconfig.parse(answer)
         devices = parsed.value["devices"]
         parameters = devices[0]["parameters"] if len(devices) == 1 else {}
-        lacking = [name for name, values in parameters.items() if "current" not in values or "next" not in values]
-        if not parameters or lacking:
+        if not any("next" in values for values in parameters.values()):
             told = "; ".join(problem.reason for problem in parsed.problems[:3]) or "it shows no parameter"
             raise Failure(f"{device}: the answer of {self.name} cannot be read: {told}", stdout=answer[:4000])
+        if not any("current" in values for values in parameters.values()):
+            raise Failure(
+                f"{device}: its firmware does not tell which settings are in force, only those of the next boot; "
+                "update the card's firmware, or leave gpu_fabric_nic_firmware empty",
+                stdout=answer[:4000],
+            )
         return dict(parameters)
 
     def _query_json(self, device: str) -> str | None:
@@ -69,10 +80,10 @@ class Tool:
         # An older tool does not know -j: it fails, or leaves the file as it is.
         return text if result.rc == 0 and "tlv_configuration" in text else None
 
-    def rehearse(self, device: str, settings: t.Mapping[str, t.Any]) -> str | None:
+    def rehearse(self, device: str, words: t.Mapping[str, str]) -> str | None:
         """Have the tool check a change without making it: its question is answered with no. The refusal, or None."""
         result = self._cli.run(
-            [self.name, "-d", device, "set", *_words(settings)], check=False, stdin="n\n", timeout_s=_TIMEOUT_S
+            [self.name, "-d", device, "set", *_assignments(words)], check=False, stdin="n\n", timeout_s=_TIMEOUT_S
         )
         errors = mlxconfig.parse(result.stdout + result.stderr).value["errors"]
         refusals = [text for text in errors if "abort" not in text.lower()]
@@ -81,39 +92,58 @@ class Tool:
         asked = "Apply new Configuration" in result.stdout
         return None if asked else f"{result.command} did not ask: {(result.stdout + result.stderr).strip()[-300:]}"
 
-    def set(self, device: str, settings: t.Mapping[str, t.Any]) -> None:
-        self._checked([self.name, "-y", "-d", device, "set", *_words(settings)])
+    def set(self, device: str, words: t.Mapping[str, str]) -> None:
+        """Write the settings of the next boot; *words* are values as the tool takes them."""
+        self._checked([self.name, "-y", "-d", device, "set", *_assignments(words)])
 
-    def resettable(self, device: str) -> bool:
-        """Whether this card can be reset without a reboot of the host."""
+    def way(self, device: str) -> Way:
+        """How this card loads new settings."""
         if self.reset_name is None:
-            return False
+            return Way("reboot", "the tool that resets cards is not on this host")
         result = self._cli.run([self.reset_name, "-d", device, "query"], check=False, timeout_s=_TIMEOUT_S)
-        level = mlxfwreset.parse(result.stdout).value["levels"].get(RESET_LEVEL)
-        return result.rc == 0 and level is not None and bool(level["supported"])
+        levels = mlxfwreset.parse(result.stdout).value["levels"]
+        supported = {number for number, level in levels.items() if level["supported"]}
+        if result.rc == 0 and RESET_LEVEL in supported:
+            return Way("fwreset", "")
+        if result.rc != 0 or RESET_LEVEL not in levels:
+            said = _said(result) or "nothing of its levels"
+            return Way("reboot", f"{self.reset_name} query says: {said}")
+        if REBOOT_LEVEL in levels and REBOOT_LEVEL not in supported:
+            return Way("powercycle", "the card supports neither a PCI reset nor one along with a warm reboot")
+        return Way("reboot", f"the card supports no PCI reset ({self.reset_name} level {RESET_LEVEL})")
 
     def reset(self, device: str) -> None:
-        self._checked([str(self.reset_name), "-d", device, "-y", "reset"], _RESET_TIMEOUT_S)
+        """The level is given: a tool left to choose takes the mildest, which may load no settings."""
+        argv = [str(self.reset_name), "-d", device, "-l", RESET_LEVEL, "-y", "reset"]
+        try:
+            self._checked(argv, _RESET_TIMEOUT_S)
+        except Failure as exc:
+            raise Failure(
+                f"{device} was not reset: {exc}. Its new settings are written and in force after a reboot of the host",
+                **exc.details,
+            ) from exc
 
     def _checked(self, argv: list[str], timeout_s: float = _TIMEOUT_S) -> Result:
         """Fail on a status and on an error that the tool prints while it exits with 0."""
         result = self._cli.run(argv, check=False, timeout_s=timeout_s)
-        told = result.stdout + "\n" + result.stderr
-        errors = [line.strip() for line in told.splitlines() if line.strip().startswith("-E-")]
-        if result.rc != 0 or errors:
-            said = "; ".join(errors) or result.stderr.strip() or result.stdout.strip() or "no message"
-            raise Failure(
-                f"{result.command} exited with {result.rc}: {said}",
-                cmd=list(result.argv),
-                rc=result.rc,
-                stdout=result.stdout,
-                stderr=result.stderr,
-            )
+        if result.rc != 0 or _errors(result):
+            raise CommandFailed(result, because=_said(result) or None)
         return result
 
 
-def _words(settings: t.Mapping[str, t.Any]) -> list[str]:
-    return [f"{name}={argument(value)}" for name, value in settings.items()]
+def _errors(result: Result) -> list[str]:
+    """From the first error on: what it is about follows on further lines."""
+    lines = [line.strip() for line in (result.stdout + "\n" + result.stderr).splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if line.startswith("-E-")), len(lines))
+    return lines[first:]
+
+
+def _said(result: Result) -> str:
+    return "; ".join(_errors(result)) or result.stderr.strip() or result.stdout.strip()
+
+
+def _assignments(words: t.Mapping[str, str]) -> list[str]:
+    return [f"{name}={word}" for name, word in words.items()]
 
 
 class Pci:
@@ -181,4 +211,4 @@ def read_bytes_of(path: str) -> bytes:
         return b""
 
 
-__all__ = ("Pci", "Tool")
+__all__ = ("Pci", "Tool", "Way")

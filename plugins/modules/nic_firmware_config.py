@@ -17,10 +17,13 @@ description:
   - Every name and every value of every card is checked before anything is written; what a card does not know is
     refused by name.
   - What was written waits for a reset of the card. RV(reset_needed) says for which kind. The card is reset here only
-    if O(allow_disruption) covers a V(fwreset), no process uses a GPU, and the card can be reset that way. Settings that
-    the firmware shows only after a reset (behind C(ADVANCED_PCI_SETTINGS)) are then written in a second pass.
+    if O(allow_disruption) covers a V(fwreset), no process uses a GPU, and the card can be reset that way (level 3 of
+    mlxfwreset). Settings that the firmware shows only after a reset (behind C(ADVANCED_PCI_SETTINGS)) are then written
+    in a second pass.
+  - A reset brings what somebody else left for it into force too; such settings are told as a warning.
   - Functions that manage NVSwitches (SW_MNG in their VPD) and cards with a port in O(protected) are refused.
-  - A setting that is no longer asked for gets back the value that it had before this module changed it first.
+  - A setting that is no longer asked for gets back the value that it had before this module changed it first. Of a
+    card that is not there or carries the connection now, these values are kept until it can be set again.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -97,7 +100,10 @@ changed_cards:
   elements: str
   sample: ["0000:18:00.0"]
 reset_needed:
-  description: What still has to happen so that all that was asked for is in force.
+  description:
+    - What still has to happen so that all that was asked for is in force.
+    - V(fwreset), or V(reboot) and V(powercycle) where the card says that it can be reset no other way, and V(powercycle)
+      for settings that no reset brings into force.
   returned: success
   type: str
   sample: fwreset
@@ -139,13 +145,19 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxcon
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers, worst
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci, Tool
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci, Tool, Way
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 STATE = "nic_firmware.json"
 #: How long a card may take to come back after its reset.
 RETURN_S = 60.0
 AT_ONCE = 8
+#: What nvidia-smi says where nothing can run on a GPU.
+NO_GPU = ("couldn't communicate with the NVIDIA driver", "No devices were found")
+
+
+def functions_of(entry: t.Mapping[str, t.Any], pci: Pci) -> list[str]:
+    return sorted({*pci.functions(entry["device"]), *(entry.get("functions") or [])})
 
 
 class Card:
@@ -153,7 +165,7 @@ class Card:
 
     def __init__(self, entry: t.Mapping[str, t.Any], record: t.Mapping[str, t.Any], pci: Pci) -> None:
         self.device: str = entry["device"]
-        self.functions = sorted({*pci.functions(self.device), *(entry.get("functions") or [])})
+        self.functions = functions_of(entry, pci)
         self.wanted: dict[str, t.Any] = dict(entry["settings"])
         self.optional: list[str] = list(entry.get("optional") or [])
         self.first: dict[str, t.Any] = dict(record.get(self.device, {}))
@@ -170,38 +182,54 @@ class Card:
         return firmware.differences({**self.resolution.settings, **self.released}, self.parameters)
 
     def remembered(self, todo: t.Sequence[firmware.Difference]) -> dict[str, t.Any]:
-        """First values of all that was or is about to be changed, and is wanted now or not back in force yet."""
-        first = {
-            n: v
-            for n, v in self.first.items()
-            if n not in self.released or not firmware.same(v, self.parameters[n].get("current"))
-        }
+        """First values of all that was or is about to be changed, and is wanted now or not back in force yet.
+
+        What nobody wants and the firmware does not show any more, as behind a gate that went back, is forgotten.
+        """
+        kept = {*self.resolution.settings, *self.resolution.deferred}
+        back = {n for n, v in self.released.items() if firmware.same(v, self.parameters[n].get("current"))}
+        first = {n: v for n, v in self.first.items() if n in kept or n in self.released.keys() - back}
         for item in todo:
             if item.name not in self.released:
                 first.setdefault(item.name, item.next)
         return first
 
+    def waiting(self, todo: t.Sequence[firmware.Difference]) -> dict[str, tuple[t.Any, t.Any]]:
+        """What is not in force yet, whoever set it, counting what is about to be written."""
+        return firmware.pending(self.parameters, {item.name: item.wanted for item in todo})
+
+    @property
+    def ours(self) -> set[str]:
+        return {*self.resolution.settings, *self.released}
+
 
 def refuse(cards: t.Sequence[Card], protected: t.Collection[str], pci: Pci) -> None:
     """Stop before any question to the firmware where a card is none of ours to touch."""
     reasons = []
-    seen: dict[str, str] = {}
+    seen: dict[str, Card] = {}
     for card in cards:
-        reason = pci.obstacle(card.device)
+        reason = pci.obstacle(card.device) or carries(card.functions, protected, pci)
         if reason:
             reasons.append(f"{card.device}: {reason}")
-        carried = sorted(pci.netdevs(card.functions) & set(protected))
-        if carried:
-            reasons.append(
-                f"{card.device}: its port {', '.join(carried)} carries this host's management connection, which "
-                "a reset would cut off. Set the card's firmware by hand, from the console"
-            )
         for function in card.functions:
-            if seen.setdefault(function, card.device) != card.device:
-                reasons.append(f"{card.device}: {function} is of the same card as {seen[function]}; name a card once")
+            if seen.setdefault(function, card) is not card:
+                reasons.append(
+                    f"{card.device}: {function} is of the same card as {seen[function].device}; name a card once"
+                )
                 break
     if reasons:
         raise Failure("Nothing was changed: " + "; ".join(reasons))
+
+
+def carries(functions: t.Collection[str], protected: t.Collection[str], pci: Pci) -> str:
+    """Why a card is not this run's to set, where it is the one that carries its connection."""
+    carried = sorted(pci.netdevs(functions) & set(protected))
+    if not carried:
+        return ""
+    return (
+        f"its port {', '.join(carried)} carries this host's management connection, which a reset would cut off. Set "
+        "the card's firmware by hand, from the console"
+    )
 
 
 def check(cards: t.Sequence[Card], todo: t.Mapping[str, list[firmware.Difference]], tool: Tool) -> None:
@@ -212,8 +240,8 @@ def check(cards: t.Sequence[Card], todo: t.Mapping[str, list[firmware.Difference
             reasons.setdefault(reason, []).append(card.device)
     if not reasons:
         for card in cards:
-            settings = {item.name: item.wanted for item in todo[card.device]}
-            refusal = tool.rehearse(card.device, settings) if settings else None
+            words = {item.name: item.argument for item in todo[card.device]}
+            refusal = tool.rehearse(card.device, words) if words else None
             if refusal:
                 reasons.setdefault(refusal, []).append(card.device)
     if reasons:
@@ -225,61 +253,77 @@ def write(card: Card, todo: list[firmware.Difference], tool: Tool) -> None:
     """One call per card, read back."""
     if not todo:
         return
-    tool.set(card.device, {item.name: item.wanted for item in todo})
+    try:
+        tool.set(card.device, {item.name: item.argument for item in todo})
+    except Failure as exc:
+        told = ", ".join(f"{item.name} is {item.next} and was to be {item.argument}" for item in todo)
+        raise Failure(f"{card.device}: {told}: {exc}", **exc.details) from exc
     card.parameters = tool.query(card.device)
     coming = {item.name: card.parameters.get(item.name, {}).get("next") for item in todo}
     lost = [
-        f"{item.name} is {coming[item.name]} for the next boot after it was set to {item.wanted}"
+        f"{item.name} is {coming[item.name]} for the next boot after it was set to {item.argument}"
         for item in todo
         if not firmware.same(item.wanted, coming[item.name])
     ]
     if lost:
-        raise Failure(f"{card.device}: {'; '.join(lost)}")
+        raise Failure(f"{card.device}: {'; '.join(lost)}; see what mlxconfig -d {card.device} -e q shows")
 
 
-def ours(card: Card) -> set[str]:
-    return {*card.resolution.settings, *card.released}
-
-
-def waiting(card: Card, todo: t.Sequence[firmware.Difference]) -> dict[str, tuple[t.Any, t.Any]]:
-    """What of ours is not in force yet, counting what is about to be written."""
-    found = firmware.pending(card.parameters, {item.name: item.wanted for item in todo})
-    return {name: values for name, values in found.items() if name in ours(card)}
-
-
-def live_gpu_processes(cli: Cli) -> list[str]:
-    """Whoever uses a GPU at this moment; the list that the plan brought is older."""
-    if cli.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
-    result = cli.run(query, check=False, timeout_s=60)
-    lines = [line.strip() for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]
-    return [" ".join(part.strip() for part in line.split(",", 1)) for line in lines] if result.rc == 0 else []
+def gpu_use(planned: t.Sequence[str], cli: Cli) -> str:
+    """Who uses a GPU at this moment, or why that is not known. The list that the plan brought is older."""
+    processes = list(planned)
+    if not processes and cli.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
+        try:
+            result = cli.run(query, check=False, timeout_s=60)
+        except Failure as exc:
+            return f"while it is not known what runs on the GPUs ({exc})"
+        if result.rc != 0 and not any(answer in result.stdout + result.stderr for answer in NO_GPU):
+            said = (result.stdout + result.stderr).strip() or f"status {result.rc}"
+            return f"while it is not known what runs on the GPUs (nvidia-smi: {said})"
+        lines = [line.strip() for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]
+        processes = [" ".join(part.strip() for part in line.split(",", 1)) for line in lines]
+    return f"while GPU processes run ({', '.join(processes[:8])})" if processes else ""
 
 
 class Presence:
     """What a card shows, before and after its reset."""
 
-    def __init__(self, card: Card, pci: Pci, same_link: bool) -> None:
+    def __init__(self, card: Card, pci: Pci, coming: t.Collection[str]) -> None:
         self.card, self.pci = card, pci
-        self.driven = pci.driven(card.functions)
-        # With another kind of link the interfaces are others, or none until IPoIB is loaded.
-        self.netdevs = pci.netdevs(card.functions) if same_link else set()
+        # Further functions may go with these settings.
+        self.functions = [card.device] if firmware.FUNCTIONS & set(coming) else card.functions
+        self.driven, self.linked = self.pci.driven(self.functions), self._linked()
+        if of_link(coming):  # the interfaces are others, or none until IPoIB is loaded
+            self.linked = {}
+
+    def _linked(self) -> dict[str, set[str]]:
+        """Functions with interfaces. Those of virtual functions and of partitions do not come back by themselves."""
+        found = {function: self.pci.netdevs([function]) for function in self.functions}
+        return {function: names for function, names in found.items() if names}
 
     def wait(self) -> None:
         deadline = time.monotonic() + RETURN_S
-        while not self.back():
+        while lacking := self.lacking():
             if time.monotonic() > deadline:
-                shown = ", ".join(sorted(self.driven | self.netdevs))
                 raise Failure(
-                    f"{self.card.device}: not all that was there before the reset ({shown}) is back after "
-                    f"{RETURN_S:g} s; look at dmesg, then power cycle the host"
+                    f"{self.card.device}: not all that was there before the reset is back after {RETURN_S:g} s: no "
+                    f"{', '.join(lacking)}; look at dmesg, then power cycle the host"
                 )
             time.sleep(0.5)
 
-    def back(self) -> bool:
-        functions = self.card.functions
-        return self.driven <= self.pci.driven(functions) and len(self.pci.netdevs(functions)) >= len(self.netdevs)
+    def lacking(self) -> list[str]:
+        driven, linked = self.pci.driven(self.functions), self._linked()
+        gone = [f"driver of {function}" for function in sorted(self.driven - driven)]
+        return gone + [
+            f"interface of {function} ({', '.join(sorted(names))})"
+            for function, names in sorted(self.linked.items())
+            if function not in linked
+        ]
+
+
+def of_link(names: t.Iterable[str]) -> bool:
+    return any(name.startswith(firmware.LINK_TYPE) for name in names)
 
 
 class Run:
@@ -296,6 +340,9 @@ class Run:
         self.link_type_changed = False
         self.cards: list[Card] = []
         self.needs: dict[str, str] = {}
+        self.ways: dict[str, Way] = {}
+        #: Settings that a reset of their card did not bring into force.
+        self.stuck: dict[str, set[str]] = {}
 
     def go(self, check_mode: bool) -> dict[str, t.Any]:
         self.check_mode = check_mode
@@ -305,6 +352,9 @@ class Run:
             refuse(self.cards, self.params["protected"], self.pci)
             self.tool = Tool(self.cli)
             todo = self._pass()
+            if any(set(card.resolution.deferred) & set(card.parameters) for card in self.cards):
+                todo = self._pass()  # some firmware shows them as soon as the gate is written
+            self._tell_of_others()
             self._needs(todo)
             if self._may_reset():
                 self._reset(todo)
@@ -317,11 +367,17 @@ class Run:
         entries = list(self.params["cards"])
         named = {entry["device"] for entry in entries}
         for device in sorted(set(self.record) - named):
-            if self.pci.obstacle(device) is None:
-                entries.append({"device": device, "settings": {}})
+            owner = next((e["device"] for e in entries if device in functions_of(e, self.pci)), None)
+            gone = self.pci.obstacle(device)
+            reason = gone or carries(self.pci.functions(device), self.params["protected"], self.pci)
+            if owner:  # the same card, by another of its functions
+                self.record[owner] = {**self.record.pop(device), **self.record.get(owner, {})}
+            elif reason:
+                self.warnings.append(f"{device}: {reason}; what was set on it before stays as it is")
+                if gone and not named:
+                    del self.record[device]
             else:
-                self.warnings.append(f"{device} is not there any more; its settings are left as they are")
-                del self.record[device]
+                entries.append({"device": device, "settings": {}})
         return [Card(entry, self.record, self.pci) for entry in entries]
 
     def _pass(self) -> dict[str, list[firmware.Difference]]:
@@ -330,7 +386,7 @@ class Run:
         check(self.cards, todo, self.tool)
         for card in self.cards:
             for item in todo[card.device]:
-                self.changes.compare(f"{card.device} {item.name}", item.next, firmware.argument(item.wanted))
+                self.changes.compare(f"{card.device} {item.name}", item.next, item.argument)
                 self.changed_cards.add(card.device)
         # The record first: a run that is cut off later still knows what there was.
         if not self.check_mode:
@@ -354,60 +410,92 @@ class Run:
         with concurrent.futures.ThreadPoolExecutor(self.at_once) as pool:
             return list(pool.map(ask, self.cards))
 
-    def _needs(self, todo: t.Mapping[str, list[firmware.Difference]]) -> None:
+    def _tell_of_others(self) -> None:
+        """What somebody else left for the next reset comes into force along with what is ours."""
         for card in self.cards:
-            names = set(waiting(card, todo[card.device])) | set(card.resolution.deferred)
-            resettable = bool(names) and self.tool.resettable(card.device)
-            self.needs[card.device] = firmware.need(names, resettable)
+            others = [
+                f"{name} {current} -> {coming}"
+                for name, (current, coming) in card.waiting([]).items()
+                if name not in card.ours
+            ]
+            if others:
+                self.warnings.append(
+                    f"{card.device}: {', '.join(others)} waits for the next reset too and is not of this run's making; "
+                    "name it in gpu_fabric_nic_firmware, or take it back with mlxconfig"
+                )
+
+    def _needs(self, todo: t.Mapping[str, list[firmware.Difference]]) -> None:
+        names = {
+            card.device: card.ours & set(card.waiting(todo[card.device])) | set(card.resolution.deferred)
+            for card in self.cards
+        }
+        ways = self._each(lambda card: self.tool.way(card.device) if names[card.device] else Way("none", ""))
+        self.ways = {card.device: way for card, way in zip(self.cards, ways)}
+        for device, way in self.ways.items():
+            need = firmware.need(names[device], way.need)
+            self.needs[device] = worst([need, "powercycle"]) if self.stuck.get(device) else need
 
     def _may_reset(self) -> bool:
         """Whether cards are to be reset now; a reason against it is a warning, never silence."""
-        waiting_for = worst(self.needs.values())
-        if waiting_for == "none":
-            return False
-        devices = ", ".join(device for device, need in self.needs.items() if need != "none")
-        if "fwreset" not in self.needs.values():
-            self.warnings.append(f"{devices}: the new firmware settings are in force after a {waiting_for} of the host")
+        for need in ("reboot", "powercycle"):
+            devices = [device for device in self.needs if self.needs[device] == need]
+            reasons = "; ".join(dict.fromkeys(self.ways[d].reason for d in devices if self.ways[d].reason))
+            if devices:
+                self.warnings.append(
+                    f"{', '.join(devices)}: the new firmware settings are in force after a {need} of the host"
+                    + (f": {reasons}" if reasons else "")
+                )
+        devices = [device for device in self.needs if self.needs[device] == "fwreset"]
+        if not devices:
             return False
         if not covers(self.params["allow_disruption"], "fwreset"):
             self.warnings.append(
-                f"{devices}: the new firmware settings wait for a {waiting_for}. Drain the host and allow it with "
+                f"{', '.join(devices)}: the new firmware settings wait for a fwreset. Drain the host and allow it with "
                 "gpu_fabric_allow_disruption: fwreset, or reboot the host"
             )
             return False
-        processes = list(self.params["gpu_processes"]) or live_gpu_processes(self.cli)
-        if processes:
-            self.warnings.append(
-                f"{devices}: the cards are not reset while GPU processes run ({', '.join(processes[:8])}). Drain the "
-                "host, then run again"
-            )
-        return not processes
+        use = gpu_use(self.params["gpu_processes"], self.cli)
+        if use:
+            self.warnings.append(f"{', '.join(devices)}: the cards are not reset {use}. Drain the host, then run again")
+        return not use
 
     def _reset(self, todo: dict[str, list[firmware.Difference]]) -> None:
         """Reset the cards that wait for it; what they hid before is written then, and may need another reset."""
         for _pass in range(2):
+            coming: dict[str, set[str]] = {}
             for card in self.cards:
                 if self.needs[card.device] != "fwreset":
                     continue
-                names = waiting(card, todo[card.device])
-                other_link = any(name.startswith(firmware.LINK_TYPE) for name in names)
-                self.link_type_changed |= other_link
+                names = coming[card.device] = set(card.waiting(todo[card.device]))
+                self.link_type_changed |= of_link(names)
                 self.resets.append(card.device)
                 self.changes.compare(f"{card.device} firmware reset", None, ", ".join(sorted(names)) or firmware.GATE)
                 if self.check_mode:
                     for name, value in card.resolution.deferred.items():
-                        self.changes.compare(f"{card.device} {name}", "(not shown)", firmware.argument(value))
+                        self.changes.compare(f"{card.device} {name}", "(not shown)", firmware.argument(value, ""))
                     self.needs[card.device] = "none"
                     continue
-                present = Presence(card, self.pci, not other_link)
+                present = Presence(card, self.pci, names)
                 self.tool.reset(card.device)
                 present.wait()
             if self.check_mode:
                 return
             todo = self._pass()
+            self._tell_of_stuck(coming)
             self._needs(todo)
             if "fwreset" not in self.needs.values():
                 return
+
+    def _tell_of_stuck(self, coming: t.Mapping[str, set[str]]) -> None:
+        """Some settings come into force with the card's power only, which nothing tells before."""
+        for card in self.cards:
+            stuck = coming.get(card.device, set()) & set(card.waiting([])) & card.ours
+            if stuck:
+                self.stuck[card.device] = stuck
+                self.warnings.append(
+                    f"{card.device}: {', '.join(sorted(stuck))} did not come into force with the card's reset; "
+                    "power cycle the host"
+                )
 
     def _result(self) -> dict[str, t.Any]:
         pending = {

@@ -205,5 +205,5 @@ def _cost(states: dict[str, State]) -> tuple[str, str]:
     if not waiting:
         return "none", ""
     names = sorted(set().union(*waiting.values()))
-    cost = firmware.need(names, resettable=True)
+    cost = firmware.need(names, "fwreset")
     return cost, f"{', '.join(names)} of {', '.join(waiting)} come into force with a {cost}"

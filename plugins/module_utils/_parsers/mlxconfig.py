@@ -10,8 +10,8 @@ Value::
                   "extra"}],
      "applied": bool, "messages": [...], "errors": [...]}
 
-Values are the tool's own texts: ``True(1)``, ``16``, ``0x1f(31)``, ``Array[0..7]``.  Which of ``default``, ``current`` and
-``next`` a parameter has follows the columns, less those of which the tool says ``N/A`` because the firmware did not tell;
+Values are the tool's own texts: ``True(1)``, ``16``, ``0x1f(31)``, ``Array[0..7]``.  Which of ``default``, ``current``
+and ``next`` a parameter has follows the columns, less those that are ``N/A`` because the firmware does not tell;
 ``new`` is what ``set`` is about to write.
 """
 

@@ -36,6 +36,11 @@ def parameter(shown: str, current: str | None = None, **more: object) -> dict[st
         ("per_mkey", "per_mkey(0)", True),
         ("16", "Array[0..7]", False),
         (1, "0", False),
+        ("true", "1", True),
+        ("No", "DISABLED(0)", True),
+        ("10", "0x10(16)", False),
+        (16, "0x10(16)", True),
+        ("0x10(16)", "0x10(16)", True),
     ],
 )
 def test_values_are_compared_by_meaning(wanted: object, shown: str, alike: bool) -> None:
@@ -45,14 +50,35 @@ def test_values_are_compared_by_meaning(wanted: object, shown: str, alike: bool)
 @given(st.integers(0, 2**31), st.text(st.characters(categories=["L"]), min_size=1, max_size=12))
 def test_what_is_given_to_the_tool_is_what_it_then_shows(number: int, label: str) -> None:
     shown = f"{label}({number})"
-    assert firmware.argument(shown) == str(number)
-    assert firmware.same(firmware.argument(shown), shown) and firmware.same(shown, shown)
+    assert firmware.argument(shown, shown) == str(number)
+    assert firmware.same(firmware.argument(shown, shown), shown) and firmware.same(shown, shown)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown", "given"),
+    [
+        (16, "8", "16"),
+        ("0x10", "8", "0x10"),
+        (True, "False(0)", "1"),
+        ("no", "True(1)", "0"),
+        ("IB", "ETH(2)", "IB"),
+        ("ETH(2)", "IB(1)", "2"),
+        # of these the tool reads every number in base 16
+        (16, "0x0(0)", "0x10"),
+        ("0x1f(31)", "0x0(0)", "0x1f"),
+        ("00000010", "0x0(0)", "0xa"),
+        ("0x00000010", "0x0(0)", "0x00000010"),
+    ],
+)
+def test_values_are_given_to_the_tool_in_the_base_that_it_reads(wanted: object, shown: str, given: str) -> None:
+    assert firmware.argument(wanted, shown) == given
+    assert firmware.differences({"A": wanted}, {"A": parameter(shown)})[0].argument == given
 
 
 @given(st.one_of(st.text(max_size=30), st.integers(), st.booleans(), st.none()), st.text(max_size=30))
 def test_odd_values_are_no_traceback(wanted: object, shown: str) -> None:
     assert firmware.same(wanted, shown) in (True, False)
-    assert isinstance(firmware.argument(wanted), str)
+    assert isinstance(firmware.argument(wanted, shown), str)
 
 
 def test_name_without_port_stands_for_all_and_one_with_a_port_counts_before_it() -> None:
@@ -75,6 +101,25 @@ def test_read_only_parameter_that_is_as_wanted_is_no_fault() -> None:
     assert "MODEL is read only (it is A(0))" in firmware.resolve({"MODEL": "B"}, [], card).refusals
 
 
+def test_value_that_the_firmware_does_not_tell_is_refused_where_it_would_have_to_be_changed() -> None:
+    card = {"A": {"default": "1", "next": "1"}, "B": {"default": "1", "current": "1"}}
+    assert firmware.resolve({"A": 1}, [], card).refusals == [], "nothing is to be done about it"
+    assert "A shows no value that is in force" in firmware.resolve({"A": 2}, [], card).refusals[0]
+    assert "B shows no value of the next boot" in firmware.resolve({"B": 1}, [], card).refusals[0]
+    assert firmware.resolve({"B": 1}, ["B"], card).skipped == ["B"] and firmware.pending(card) == {}
+
+
+@pytest.mark.parametrize("name", ["HOST_CHAINING_DESCRIPTORS", "HOST_CHAINING_DESCRIPTORS[3]"])
+def test_array_is_refused_by_name_and_so_is_a_part_of_it(name: str) -> None:
+    card = {"HOST_CHAINING_DESCRIPTORS": parameter("Array[0..7]")}
+    assert f"{name} is an array" in firmware.resolve({name: 1}, [], card).refusals[0]
+
+
+def test_near_name_is_told_whatever_its_case() -> None:
+    found = firmware.resolve({"sriov_en": 1}, [], {"SRIOV_EN": parameter("False(0)")})
+    assert "the nearest that it has is SRIOV_EN" in found.refusals[0]
+
+
 def test_what_waits_is_what_will_differ_from_what_is_in_force() -> None:
     card = {"A": parameter("1", "0"), "B": parameter("0"), "C": parameter("2", "1")}
     assert firmware.pending(card) == {"A": ("0", "1"), "C": ("1", "2")}
@@ -82,16 +127,17 @@ def test_what_waits_is_what_will_differ_from_what_is_in_force() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "resettable", "needed"),
+    ("names", "way", "needed"),
     [
-        ([], True, "none"),
-        (["SRIOV_EN"], True, "fwreset"),
-        (["SRIOV_EN"], False, "reboot"),
-        (["SRIOV_EN", "INTERNAL_CPU_MODEL"], True, "powercycle"),
+        ([], "fwreset", "none"),
+        (["SRIOV_EN"], "fwreset", "fwreset"),
+        (["SRIOV_EN"], "reboot", "reboot"),
+        (["SRIOV_EN"], "powercycle", "powercycle"),
+        (["SRIOV_EN", "INTERNAL_CPU_MODEL"], "fwreset", "powercycle"),
     ],
 )
-def test_what_brings_settings_into_force(names: list[str], resettable: bool, needed: str) -> None:
-    assert firmware.need(names, resettable) == needed
+def test_what_brings_settings_into_force(names: list[str], way: str, needed: str) -> None:
+    assert firmware.need(names, way) == needed
 
 
 def test_levels_of_reset_are_those_of_their_section() -> None:

@@ -18,8 +18,9 @@ import pytest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci
+from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_firmware_config
 from ansible_collections.railyard.gpu_fabric.plugins.modules.nic_firmware_config import Run
-from railyard_lab import node, toolbox
+from railyard_lab import node, nvconfig, toolbox
 from railyard_lab import state as state_file
 
 RAIL = "0000:18:00.0"
@@ -145,7 +146,7 @@ def test_hidden_settings_follow_in_a_second_pass(host: Host) -> None:
     assert host.parameter("PCI_WR_ORDERING") == ("force_relax(1)", "force_relax(1)")
     assert host.parameter("MAX_ACC_OUT_READ") == ("44", "44")
     assert result["reset_needed"] == "none" and result["deferred"] == {}
-    assert [line for line in host.cli.orders if "reset" in line] == [f"mlxfwreset -d {RAIL} -y reset"] * 2
+    assert [line for line in host.cli.orders if "reset" in line] == [f"mlxfwreset -d {RAIL} -l 3 -y reset"] * 2
     assert not host.run(wanted, allow_disruption="fwreset")["changed"]
 
 
@@ -277,3 +278,212 @@ def test_value_that_does_not_take_is_an_error_with_both_values(host: Host, monke
     monkeypatch.setattr(host.cli, "run", deaf)
     with pytest.raises(Failure, match=r"SRIOV_EN is False\(0\) for the next boot after it was set to 1"):
         host.run({"SRIOV_EN": 1})
+
+
+def answer(host: Host, monkeypatch: pytest.MonkeyPatch, other: t.Callable[[list[str]], Result | None]) -> None:
+    """Let *other* answer a command in the lab's stead, where it has an answer."""
+    real = host.cli.run
+
+    def run(argv: t.Sequence[str], **more: t.Any) -> Result:
+        return other(list(argv)) or real(argv, **more)
+
+    monkeypatch.setattr(host.cli, "run", run)
+
+
+def by_hand(host: Host, *words: str, device: str = RAIL) -> None:
+    assert host.cli.run(["mlxconfig", "-y", "-d", device, "set", *words]).rc == 0
+
+
+def test_what_hid_again_behind_its_gate_is_not_remembered_for_ever(host: Host) -> None:
+    host.run({"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": "force_relax"}, allow_disruption="fwreset")
+    assert set(host.record[RAIL]) == {"ADVANCED_PCI_SETTINGS", "PCI_WR_ORDERING"}
+    host.run(allow_disruption="fwreset")
+    assert host.parameter("PCI_WR_ORDERING") == ("per_mkey(0)", "per_mkey(0)")
+    assert host.parameter("ADVANCED_PCI_SETTINGS") == ("False(0)", "False(0)") and host.record == {}
+
+
+def test_setting_that_shows_as_soon_as_its_gate_is_written_takes_no_second_run(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = nvconfig.visible
+
+    def at_once(settings: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+        gate = settings.get("ADVANCED_PCI_SETTINGS", {}).get("next") == "True(1)"
+        return settings if gate else shown(settings)
+
+    monkeypatch.setattr(nvconfig, "visible", at_once)
+    wanted = {"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": 1}
+    assert host.run(wanted)["deferred"] == {} and host.parameter("PCI_WR_ORDERING")[1] == "force_relax(1)"
+    assert not host.run(wanted)["changed"]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_somebody_else_left_for_the_reset_is_told_and_counts(host: Host, check_mode: bool) -> None:
+    by_hand(host, "LINK_TYPE_P1=1")
+    result = host.run({"SRIOV_EN": 1}, allow_disruption="fwreset", check_mode=check_mode)
+    assert any("LINK_TYPE_P1 ETH(2) -> IB(1) waits for the next reset too" in warning for warning in host.warnings)
+    assert result["link_type_changed"], "whoever asked for it"
+    reset = next(part for part in result["diff"] if part["after_header"] == f"{RAIL} firmware reset")
+    assert reset["after"] == "LINK_TYPE_P1, SRIOV_EN\n"
+    assert host.record.get(RAIL, {}) == ({} if check_mode else {"SRIOV_EN": "False(0)"})
+
+
+def test_what_was_left_for_the_reset_and_is_wanted_needs_one(host: Host) -> None:
+    by_hand(host, "SRIOV_EN=1")
+    result = host.run({"SRIOV_EN": 1})
+    assert not result["changed"] and result["reset_needed"] == "fwreset" and host.record == {}
+    assert not any("too" in warning for warning in host.warnings)
+
+
+def test_card_that_is_named_twice_is_refused(host: Host) -> None:
+    cards = [{"device": RAIL, "settings": {"SRIOV_EN": value}} for value in (0, 1)]
+    with pytest.raises(Failure, match="name a card once"):
+        host.run(cards=cards)
+    assert host.cli.ran == []
+
+
+def test_card_of_before_that_carries_the_connection_now_is_left_and_told(host: Host) -> None:
+    host.run({"SRIOV_EN": 1})
+    port = next(nic["netdev"] for nic in state_file.load()["nics"] if nic["pci"] == RAIL)
+    cards = [{"device": OTHER, "settings": {"SRIOV_EN": 1}}]
+    host.run(cards=cards, protected=[port])
+    assert host.parameter("SRIOV_EN", OTHER)[1] == "True(1)" and RAIL in host.record
+    assert any(f"{RAIL}: its port {port} carries" in warning for warning in host.warnings)
+    host.run(protected=[port])
+    assert list(host.record) == [RAIL], "to be given back once another card carries it"
+    host.run()
+    assert host.record == {} and host.parameter("SRIOV_EN")[1] == "False(0)"
+
+
+def test_first_values_outlive_an_absence_of_their_card(host: Host) -> None:
+    host.run({"SRIOV_EN": 1})
+    folder, away = host.root / "sys/bus/pci/devices" / RAIL, host.root / "away"
+    folder.rename(away)
+    host.run(cards=[{"device": OTHER, "settings": {"SRIOV_EN": 0}}])
+    assert host.record == {RAIL: {"SRIOV_EN": "False(0)"}}
+    assert any(f"{RAIL}: there is no such PCI function" in warning for warning in host.warnings)
+    away.rename(folder)
+    host.run()
+    assert host.parameter("SRIOV_EN")[1] == "False(0)"
+    host.run({"SRIOV_EN": 1})
+    folder.rename(away)
+    host.run()
+    assert host.record == {}, "nothing of the collection stays"
+
+
+def test_card_that_was_named_by_another_function_before_keeps_its_first_values(host: Host) -> None:
+    host.run(cards=[{"device": "0000:29:00.1", "settings": {"SRIOV_EN": 1}}])
+    host.run(cards=[{"device": TWO_PORTS, "settings": {"SRIOV_EN": 1}}])
+    assert host.record == {TWO_PORTS: {"SRIOV_EN": "False(0)"}}
+    host.run()
+    assert host.parameter("SRIOV_EN", TWO_PORTS)[1] == "False(0)"
+
+
+@pytest.mark.parametrize(
+    ("said", "reset"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch\n", False),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure\n", True),
+        ("No devices were found\n", True),
+    ],
+)
+def test_no_card_is_reset_while_it_is_not_known_what_runs(
+    host: Host, monkeypatch: pytest.MonkeyPatch, said: str, reset: bool
+) -> None:
+    answer(host, monkeypatch, lambda argv: Result(tuple(argv), 9, said, "") if argv[0] == "nvidia-smi" else None)
+    assert host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")["resets"] == ([RAIL] if reset else [])
+    assert reset or any("version mismatch" in warning for warning in host.warnings)
+
+
+def test_hanging_driver_is_a_reason_against_a_reset(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(argv: list[str]) -> None:
+        if argv[0] == "nvidia-smi":
+            raise Failure("nvidia-smi did not end within 60 s")
+
+    answer(host, monkeypatch, hang)
+    assert host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")["reset_needed"] == "fwreset"
+    assert any("did not end within 60 s" in warning for warning in host.warnings)
+
+
+def test_setting_that_no_reset_brings_into_force_is_tried_once_and_needs_the_power(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = "-I- FW was loaded successfully.\n"
+    answer(host, monkeypatch, lambda argv: Result(tuple(argv), 0, deaf, "") if argv[-1] == "reset" else None)
+    result = host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")
+    assert result["resets"] == [RAIL] and result["reset_needed"] == "powercycle"
+    assert any("SRIOV_EN did not come into force with the card's reset" in warning for warning in host.warnings)
+
+
+@pytest.mark.parametrize(("warm", "need"), [("Supported", "reboot"), ("Not Supported", "powercycle")])
+def test_card_without_pci_reset_is_told_beside_one_that_is_reset(
+    host: Host, monkeypatch: pytest.MonkeyPatch, warm: str, need: str
+) -> None:
+    levels = f"Reset-levels:\n3: Driver restart and PCI reset   -Not Supported \n4: Warm Reboot    -{warm} \n"
+
+    def fixed(argv: list[str]) -> Result | None:
+        return Result(tuple(argv), 0, levels, "") if argv[-1] == "query" and OTHER in argv else None
+
+    answer(host, monkeypatch, fixed)
+    cards = [{"device": device, "settings": {"SRIOV_EN": 1}} for device in (RAIL, OTHER)]
+    result = host.run(cards=cards, allow_disruption="powercycle")
+    assert result["resets"] == [RAIL] and result["reset_needed"] == need
+    assert [w for w in host.warnings if f"{OTHER}: the new firmware settings are in force after a {need}" in w]
+
+
+def test_interfaces_of_virtual_functions_need_not_be_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nic_firmware_config, "RETURN_S", 0.0)
+    virtual = host.root / "sys/devices/0000:18:00.2"
+    virtual.mkdir(parents=True)
+    (virtual / "physfn").symlink_to((host.root / "sys/bus/pci/devices" / RAIL).resolve())
+    interface = host.root / "sys/class/net/vf0"
+    interface.mkdir()
+    (interface / "device").symlink_to(virtual)
+
+    def resets(argv: list[str]) -> None:
+        if argv[-1] == "reset":
+            (interface / "device").unlink(missing_ok=True)
+
+    answer(host, monkeypatch, resets)
+    assert host.run({"SRIOV_EN": 1}, allow_disruption="fwreset")["reset_needed"] == "none"
+
+
+@pytest.mark.parametrize(("setting", "fails"), [("HIDE_PORT2_PF", False), ("SRIOV_EN", True)])
+def test_every_function_is_to_be_back_but_the_one_that_is_hidden(
+    host: Host, monkeypatch: pytest.MonkeyPatch, setting: str, fails: bool
+) -> None:
+    monkeypatch.setattr(nic_firmware_config, "RETURN_S", 0.0)
+    second = host.root / "sys/bus/pci/devices/0000:29:00.1"
+    with state_file.change() as state:
+        for nic in state["nics"]:
+            if nic["pci"].startswith("0000:29:00"):
+                nic["nvconfig"]["HIDE_PORT2_PF"] = dict(nic["nvconfig"]["SRIOV_EN"])
+
+    def resets(argv: list[str]) -> None:
+        if argv[-1] == "reset" and second.exists():
+            second.rename(host.root / "away")
+
+    answer(host, monkeypatch, resets)
+    cards = [{"device": TWO_PORTS, "settings": {setting: 1}}]
+    if fails:
+        with pytest.raises(Failure, match=r"is back after 0 s: no driver of 0000:29:00\.1; look"):
+            host.run(cards=cards, allow_disruption="fwreset")
+    else:
+        assert host.run(cards=cards, allow_disruption="fwreset")["resets"] == [TWO_PORTS]
+
+
+def test_rule_that_the_tool_checks_while_it_writes_names_values_seen_and_wanted(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = "Applying... Failed!\n-E- Rule broken: NUM_OF_VFS needs SRIOV_EN\n"
+
+    def breaks(argv: list[str]) -> Result | None:
+        return Result(tuple(argv), 3, broken, "") if "-y" in argv and OTHER in argv else None
+
+    answer(host, monkeypatch, breaks)
+    cards = [{"device": device, "settings": {"NUM_OF_VFS": 16}} for device in (RAIL, OTHER)]
+    with pytest.raises(Failure, match=f"{OTHER}: NUM_OF_VFS is 8 and was to be 16: .*Rule broken"):
+        host.run(cards=cards)
+    assert host.record[RAIL] == {"NUM_OF_VFS": "8"}, "a run that is cut off knows what there was"
+    host.run()
+    assert host.parameter("NUM_OF_VFS")[1] == "8" and host.record == {}
