@@ -140,8 +140,9 @@ def test_partition_that_goes_needs_consent_and_one_that_comes_does_not(rack: Rac
     assert rack.shell("gpu-02", "cat /sys/class/infiniband/mlx5_3/ports/1/pkeys/2").strip() == "0x800b"
     assert rack.shell("gpu-02", "systemctl show -p NRestarts --value 'gpu-fabric-opensm@*'").split() == ["0"]
     reaches(rack, "gpu-01", "10.242.0.12")
-    run = rdma(rack)
+    run = rdma(rack, gpu_fabric_allow_disruption="none")
     assert run.rc != 0 and "partition 0x000b goes" in run.messages(), run.describe()
+    assert run.changes() == set() and interface(rack, "gpu-01", "ibp64s0.800b") is not None
     run = rdma(rack, gpu_fabric_allow_disruption="linkflap")
     assert run.rc == 0, run.describe()
     assert interface(rack, "gpu-01", "ibp64s0.800b") is None
