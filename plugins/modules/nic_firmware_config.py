@@ -102,7 +102,7 @@ changed_cards:
 reset_needed:
   description:
     - What still has to happen so that all that was asked for is in force.
-    - V(fwreset), or V(reboot) and V(powercycle) where the card says that it can be reset no other way, and V(powercycle)
+    - V(fwreset), or V(reboot) or V(powercycle) where the card can be reset no other way, and V(powercycle)
       for settings that no reset brings into force.
   returned: success
   type: str

@@ -120,22 +120,24 @@ def for_host(
 
 
 def _cards(machine: Machine, rails: t.Sequence[Rail]) -> list[list[Function]]:
-    """The rails' cards: their physical functions, in one slot or with one serial number and one board."""
-    cards: dict[str, list[Function]] = {}
+    """The rails' cards: their physical functions, which share one slot or, in two (Socket Direct), one system GUID.
+
+    A serial number tells boards apart and not cards: the mezzanine of an HGX H100 has four chips, each with settings of
+    its own, and one serial number.
+    """
+    guids = {hca.pci: hca.sys_image_guid for hca in machine.hcas if not hca.software and hca.sys_image_guid.strip("0:")}
+    slots: dict[str, list[Function]] = {}
     for function in machine.functions.values():
         if function.vendor == MELLANOX and function.is_network and not function.physfn:
-            cards.setdefault(_identity(machine, function), []).append(function)
+            slots.setdefault(function.bdf.rpartition(".")[0], []).append(function)
+    cards: dict[str, list[Function]] = {}
+    for slot, functions in slots.items():
+        guid = next((guids[function.bdf] for function in functions if function.bdf in guids), slot)
+        cards.setdefault(guid, []).extend(functions)
     used = {rail.hca.pci for rail in rails if not rail.hca.software}
     found = [sorted(card, key=lambda f: pci_key(f.bdf)) for card in cards.values() if used & {f.bdf for f in card}]
     # a rail on a virtual function belongs to no card of this host's
     return sorted(found, key=lambda card: pci_key(card[0].bdf))
-
-
-def _identity(machine: Machine, function: Function) -> str:
-    data = mapping(mapping(machine.facts.get("pci")).get(function.bdf))
-    serial = text(mapping(data.get("vpd")).get("serial"))
-    part = text(mapping(data.get("vpd")).get("part_number"))
-    return f"{part} {serial}" if serial else function.bdf.rpartition(".")[0]
 
 
 def _why_not(machine: Machine, functions: list[Function], protected: t.Collection[str]) -> str:

@@ -92,7 +92,8 @@ class Box:
             "board_id": board,
             "hca_type": hca_type,
             "node_guid": guid or f"a088c203{number:08x}",
-            "sys_image_guid": f"a088c203{int(bdf.split(':')[1], 16) * 256:08x}",
+            # one for all functions of a slot
+            "sys_image_guid": f"a088c203{int(bdf.rpartition('.')[0].replace(':', '')[2:], 16):08x}",
             "software": False,
             "ports": {
                 str(port): {

@@ -79,11 +79,24 @@ def test_hidden_settings_bring_their_gate():
 
 def test_functions_of_one_card_are_one():
     box = boxes.dgx_a100()
-    for bdf in ("0000:0b:00.0", "0000:0c:00.0"):
-        box.facts["pci"][bdf]["vpd"] = {"serial": "MT2200X00001", "part_number": "MCX653436A"}
+    for device in box.facts["rdma_devices"].values():
+        if device["pci"] in ("0000:0b:00.0", "0000:0c:00.0"):
+            device["sys_image_guid"] = "a088c2030000cafe"
     plan = firmware(box, nic_firmware={"SRIOV_EN": 0})
     card = next(card for card in plan["cards"] if card["device"] == "0000:0b:00.0")
     assert card["functions"] == ["0000:0c:00.0"] and len(plan["cards"]) == 7
+
+
+def test_chips_of_one_board_are_cards_of_their_own():
+    """The mezzanine of an HGX H100 has four chips and one serial number."""
+    box = boxes.hgx_h100()
+    for function in box.facts["pci"].values():
+        if function["vendor"] == "15b3" and "vpd" not in function:
+            function["vpd"] = {"serial": "X1XX00X0000", "part_number": "SN00X00000"}
+    assert len(firmware(box, nic_firmware={"SRIOV_EN": 0})["cards"]) == 8
+    for device in box.facts["rdma_devices"].values():
+        device["sys_image_guid"] = "0000:0000:0000:0000"
+    assert len(firmware(box, nic_firmware={"SRIOV_EN": 0})["cards"]) == 8, "which says nothing"
 
 
 def test_card_that_carries_the_connection_is_left_alone_and_told():
