@@ -13,8 +13,11 @@ author:
   - Railyard maintainers (@railyard)
 description:
   - Adds arguments to the kernel's command line, and takes away again what it added. Arguments that others set stay.
-  - Where C(grubby) is installed it writes the boot entries of all kernels. Elsewhere it owns one file of
-    C(/etc/default/grub.d) that appends to C(GRUB_CMDLINE_LINUX), and has GRUB's configuration generated.
+  - Where C(grubby) is installed it writes the boot entries of all kernels. It replaces another value of the same
+    argument, which comes back when the argument goes. Elsewhere the module owns one file of C(/etc/default/grub.d) that
+    appends to C(GRUB_CMDLINE_LINUX), and has GRUB's configuration generated.
+  - Where the boot entries lack an argument after that, what was written is taken back. An argument that a later one of
+    another value takes the effect of, and a kernel that GRUB did not start, are warned of.
   - Arguments are compared one by one, in no order, with what every boot entry holds and with what the running kernel
     was started with. It never reboots; RV(reboot_required) says whether a reboot is missing.
 extends_documentation_fragment:
@@ -77,15 +80,18 @@ def main() -> t.NoReturn:
     )
     wanted = module.params["arguments"] if module.params["state"] == "present" else []
     try:
-        line = CommandLine(wanted, Cli(), StateFile("kernel_cmdline.json"))
+        line = CommandLine(wanted, Cli(), StateFile("kernel_cmdline.json"), StateFile("files.json"))
         missing, stale = line.missing, line.stale
         if len(line.changes) and not module.check_mode:
             line.apply()
+        doubts = line.doubts
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     if missing or stale:
         told = [f"lacks {' '.join(missing)}"] * bool(missing) + [f"still has {' '.join(stale)}"] * bool(stale)
         module.warn(f"The running kernel {' and '.join(told)}; that changes at the next reboot")
+    for sentence in doubts:
+        module.warn(sentence)
     module.exit_json(
         changed=len(line.changes) > 0,
         diff=line.changes.diff(),

@@ -82,13 +82,16 @@ class Machine(Cli):
                 for token in value.split():
                     if key == "--remove-args" and token in arguments:
                         arguments.remove(token)
-                    elif key == "--args" and token not in arguments:
-                        arguments.append(token)
+                if key == "--args":
+                    # of one argument, only the values that it was told together
+                    names = {token.partition("=")[0] for token in value.split()}
+                    arguments[:] = [token for token in arguments if token.partition("=")[0] not in names]
+                    arguments += value.split()
         return ""
 
     def line(self, *wanted: str) -> CommandLine:
-        state = StateFile("kernel_cmdline.json", str(self.root / "state"))
-        return CommandLine(wanted, self, state, str(self.root))
+        state, originals = (StateFile(f"{n}.json", str(self.root / "state")) for n in ("kernel_cmdline", "files"))
+        return CommandLine(wanted, self, state, originals, str(self.root))
 
     def apply(self, *wanted: str) -> CommandLine:
         line = self.line(*wanted)
@@ -154,8 +157,10 @@ def test_kernel_that_came_later_gets_them_too(tmp_path: Path) -> None:
 def test_later_file_that_replaces_the_variable_is_found_out(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "update-grub")
     machine.file("etc/default/grub.d/99-vendor.cfg", 'GRUB_CMDLINE_LINUX="console=tty0"\n')
-    with pytest.raises(Failure, match=r"lack iommu=pt after they were written.*grub\.d that replace"):
+    with pytest.raises(Failure, match=r"lack iommu=pt after they were written.*grub\.d that replace.*is taken back"):
         machine.apply("iommu=pt")
+    assert machine.file(DROP_IN) is None and machine.ran.count("update-grub") == 2
+    assert not (tmp_path / "state").exists()
     machine.file("etc/default/grub.d/40-cloud.cfg", 'GRUB_CMDLINE_LINUX="console=tty0"\n')
     (tmp_path / "etc/default/grub.d/99-vendor.cfg").unlink()
     machine.apply("iommu=pt")
@@ -186,3 +191,125 @@ def test_quoted_argument_is_one() -> None:
 def test_any_line_and_any_configuration_is_no_traceback(text: str) -> None:
     assert all(isinstance(token, str) for token in _cmdline.tokens(text))
     assert isinstance(_cmdline.grub_entries(text), list) and isinstance(_cmdline.grubby_entries(text), list)
+
+
+def test_drop_in_of_somebody_else_is_kept_and_given_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    theirs = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic=5"\n'
+    machine.file(DROP_IN, theirs)
+    assert not len(machine.line().changes), "nothing is wanted, so it stays"
+    machine.apply("iommu=pt")
+    machine.apply("iommu=pt", "pci=noats")
+    assert "panic=5" not in (machine.file(DROP_IN) or "")
+    machine.apply()
+    assert machine.file(DROP_IN) == theirs and not (tmp_path / "state").exists()
+    assert "panic=5" in next_boot(machine)[0] and not len(machine.line().changes)
+
+
+def test_drop_in_of_ours_is_known_without_the_record(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    machine.apply("iommu=pt")
+    for path in (tmp_path / "state").iterdir():
+        path.unlink()
+    assert not len(machine.line("iommu=pt").changes)
+    machine.apply("iommu=pt", "pci=noats")
+    assert {"iommu=pt", "pci=noats"} <= set(next_boot(machine)[0])
+    machine.apply()
+    assert machine.file(DROP_IN) is None and "iommu=pt" not in next_boot(machine)[0]
+
+
+def test_value_that_grubby_replaces_comes_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "grubby")
+    for arguments in machine.kernels.values():
+        arguments += ["iommu=on", "console=tty0"]
+    machine.apply("iommu=pt")
+    machine.apply("iommu=pt", "pci=noats")
+    assert all("iommu=on" not in entry for entry in next_boot(machine))
+    machine.apply("pci=noats")
+    assert all({"iommu=on", "pci=noats"} <= set(entry) and "iommu=pt" not in entry for entry in next_boot(machine))
+    machine.apply()
+    assert all(sorted(entry) == ["console=tty0", "iommu=on", "quiet", "ro"] for entry in next_boot(machine))
+    assert not (tmp_path / "state").exists()
+
+
+def test_grubby_that_does_not_what_it_is_told_is_found_out_and_taken_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "grubby")
+    machine.kernels["a"].append("iommu=on")
+    real = machine.grubby
+    machine.grubby = lambda words: real([word.replace("pci=noats", "") for word in words])  # type: ignore[method-assign]
+    with pytest.raises(Failure, match=r"lack pci=noats after they were written.*What was written is taken back"):
+        machine.apply("iommu=pt", "pci=noats")
+    assert all("iommu=pt" not in entry and "iommu=on" in entry for entry in next_boot(machine)[:1])
+    assert not (tmp_path / "state").exists()
+
+
+def test_generator_that_fails_leaves_no_drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    real = machine.run
+    answers = iter([Failure("update-grub exited with 1: No space left on device")])
+
+    def run(argv: t.Sequence[str], **options: t.Any) -> Result:
+        for answer in answers:
+            raise answer
+        return real(argv, **options)
+
+    monkeypatch.setattr(machine, "run", run)
+    with pytest.raises(Failure, match=r"No space left on device\. What was written is taken back"):
+        machine.apply("iommu=pt")
+    assert machine.file(DROP_IN) is None and not (tmp_path / "state").exists()
+
+
+def test_memory_tests_and_other_systems_are_no_kernels_of_this_one() -> None:
+    text = """
+### BEGIN /etc/grub.d/10_linux ###
+\tlinux\t/boot/vmlinuz-6.1 root=UUID=5d ro quiet iommu=pt
+### END /etc/grub.d/10_linux ###
+### BEGIN /etc/grub.d/20_memtest86+ ###
+\tlinux16 /boot/memtest86+.bin console=ttyS0,115200
+### END /etc/grub.d/20_memtest86+ ###
+### BEGIN /etc/grub.d/30_os-prober ###
+\tlinux /boot/vmlinuz-5.4 root=/dev/sdb1 ro
+### END /etc/grub.d/30_os-prober ###
+### BEGIN /etc/grub.d/10_linux_zfs ###
+\tlinux /BOOT/vmlinuz-6.8 root=ZFS=x ro
+"""
+    assert _cmdline.grub_entries(text) == [
+        ["root=UUID=5d", "ro", "quiet", "iommu=pt"], ["root=ZFS=x", "ro"],
+    ]  # fmt: skip
+
+
+def test_argument_that_a_later_one_beats_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    machine.file("etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=off console=tty0"\n')
+    machine.run(["update-grub"])
+    line = machine.apply("iommu=pt", "console=ttyS0")
+    assert [text.partition(" on the")[0] for text in line.doubts] == ["iommu=off stands after iommu=pt"]
+    assert machine.line("iommu=pt", "console=ttyS0").doubts[:1] == line.doubts[:1]
+    assert _cmdline.overruled(["iommu=pt"], ["iommu=off", "iommu=pt"]) == []
+    assert _cmdline.overruled(["a=1", "a=2"], ["a=1", "a=2"]) == []
+
+
+def test_kernel_that_grub_did_not_start_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    assert machine.apply("iommu=pt").doubts == []
+    machine.boot("root=/dev/vda ro console=ttyS0")
+    assert [text[:47] for text in machine.line("iommu=pt").doubts] == [
+        "The running kernel was not started by GRUB (its"
+    ]
+
+
+def test_loader_without_any_entry_is_no_success(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "grubby")
+    machine.kernels.clear()
+    assert len(machine.line("iommu=pt").changes)
+    with pytest.raises(Failure, match="has no entry that starts a kernel of this system"):
+        machine.apply("iommu=pt")
+    assert not len(machine.line().changes)
+
+
+def test_what_was_added_by_a_loader_that_is_gone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "grubby")
+    machine.apply("iommu=pt")
+    machine.tools = ()
+    with pytest.raises(Failure, match=r"Take iommu=pt out of the kernel's command line by hand, then remove .*json"):
+        machine.line()
