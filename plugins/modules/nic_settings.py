@@ -19,7 +19,8 @@ description:
   - Uses C(mlnx_qos) where it is installed, else iproute2's C(dcb).
   - Changing priority flow control, link mode, FEC, channels or rings takes the link down for a moment. That needs
     O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
-  - A setting that is no longer asked for gets back the value that it had before this module changed it first.
+  - A setting that is no longer asked for gets back the value that it had before this module changed it first. In
+    C(dscp_to_priority), C(ecn), C(accelerations), C(rings) and C(acs_control) each key is a setting of its own.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -49,10 +50,11 @@ options:
             C(dscp_to_priority) (dict), C(priority_to_tc) (eight numbers), C(ets) (dict with eight C(tsa) and eight
             C(tc_bandwidth)), C(buffer_size) (eight numbers of bytes), C(prio_buffer) (eight numbers),
             C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),
-            C(cnp_priority), C(ecn_priority), C(traffic_class) (byte), C(rdma_cm_tos) (byte), C(accelerations) (dict of
-            booleans), C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)), C(link) (dict with
-            C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs), V(baser), V(llrs) or V(off)), C(channels) (number of
-            combined ones), C(rings) (V(max), or a dict with C(rx) and C(tx)).
+            C(cnp_priority), C(ecn) (dict by priority of C(rp) and C(np), booleans), C(traffic_class) (byte),
+            C(rdma_cm_tos) (byte), C(accelerations) (dict of booleans), C(max_read_request_bytes), C(irq_affinity) (list
+            of CPUs such as V(0-55)), C(link) (dict with C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs), V(baser),
+            V(llrs) or V(off)), C(channels) (number of combined ones), C(rings) (V(max), or a dict with C(rx) and
+            C(tx)).
           - A C(link) or C(fec) with which the link does not come back is taken back, and the call fails.
           - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.
@@ -99,7 +101,9 @@ changed_ports:
   type: list
   elements: str
 unsupported:
-  description: Settings that this system has no place for, by interface.
+  description: >-
+    Settings that this system has no place for, or lets nobody write (PCIe read requests, with a kernel in lockdown), by
+    interface.
   returned: success
   type: dict
   sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
@@ -118,41 +122,78 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installat
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import shown
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
+Record = dict[str, dict[str, t.Any]]
 
-def by_names_of_now(record: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Return the record with the names that its ports have now: a renamed port keeps its first values."""
+
+def load(state: StateFile) -> Record:
+    """The record of first values, with the names that its ports have now: a renamed port keeps what it had."""
     found = {}
-    for saved in record.values():
+    for saved in state.load().values():
+        if not (isinstance(saved, dict) and {"port", "before"} <= set(saved) and all(map(is_map, saved.values()))):
+            raise Failure(
+                f"Cannot read {state.path}: an entry has other members than port and before ({str(saved)[:80]}). It"
+                " holds what this host's ports were set to before the collection changed them; mend it, or remove it to"
+                " give that up"
+            )
         port = program.port_of(saved["port"])
         found[port.netdev] = {**saved, "port": port._asdict()}
     return found
 
 
-def released(record: dict[str, t.Any], ports: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def is_map(value: t.Any) -> bool:
+    return isinstance(value, dict)
+
+
+def split(before: dict[str, t.Any], settings: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """Of first values those that settings still override, and those that go back; of maps key by key."""
+    kept, back = {}, {}
+    for name, value in before.items():
+        wanted = settings.get(name)
+        if wanted is None:
+            back[name] = value
+        elif name in program.KEYED and is_map(wanted):
+            for keys, target in ((value.keys() & wanted, kept), (value.keys() - wanted.keys(), back)):
+                if keys:
+                    target[name] = {key: value[key] for key in sorted(keys)}
+        else:
+            kept[name] = value
+    return kept, back
+
+
+def wanted_of(entries: list[dict[str, t.Any]], netdev: str) -> dict[str, t.Any]:
+    return next((entry["settings"] for entry in entries if entry["netdev"] == netdev), {})
+
+
+def released(record: Record, entries: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return the ports with what must go back to its first value: settings of the record that nobody wants now."""
-    wanted = {port["netdev"]: port["settings"] for port in ports}
-    entries = []
-    for netdev, saved in record.items():
-        back = {name: value for name, value in saved["before"].items() if name not in wanted.get(netdev, {})}
-        if back and (netdev == program.HOST or program.is_there(saved["port"])):
-            entries.append({**saved["port"], "settings": back})
-    return entries
+    return [
+        {**saved["port"], "settings": back}
+        for netdev, saved in record.items()
+        if (back := split(saved["before"], wanted_of(entries, netdev))[1])
+        and (netdev == program.HOST or program.is_there(saved["port"]))
+    ]
 
 
-def remembered(record: dict[str, t.Any], ports: list[dict[str, t.Any]], todos: list[program.Todo]) -> dict[str, t.Any]:
-    """Return the record with the first value of everything that is about to change."""
-    new = {}
-    for port in ports:
-        netdev = port["netdev"]
+def noted(record: Record, entries: list[dict[str, t.Any]], todos: list[program.Todo]) -> Record:
+    """Return the record with the first value of everything that is about to change, and all that it had."""
+    new = dict(record)
+    for entry, todo in zip(entries, todos):
+        netdev = entry["netdev"]
         before = dict(record.get(netdev, {}).get("before", {}))
-        before = {name: value for name, value in before.items() if name in port["settings"]}
-        for todo in todos:
-            for step in todo.steps if todo.port.netdev == netdev else ():
-                if step.knob.name in port["settings"]:
-                    before.setdefault(step.knob.name, step.before)
+        for step in todo.steps:
+            name = step.knob.name
+            before[name] = (
+                {**step.first, **before.get(name, {})} if name in program.KEYED else before.get(name, step.first)
+            )
         if before:
-            new[netdev] = {"port": {key: port[key] for key in ("netdev", "hca", "port", "pci")}, "before": before}
+            new[netdev] = {"port": {key: entry[key] for key in ("netdev", "hca", "port", "pci")}, "before": before}
     return new
+
+
+def settled(record: Record, entries: list[dict[str, t.Any]]) -> Record:
+    """Return the record without what was given back."""
+    kept = {netdev: split(saved["before"], wanted_of(entries, netdev))[0] for netdev, saved in record.items()}
+    return {netdev: {**record[netdev], "before": before} for netdev, before in kept.items() if before}
 
 
 def without(ports: list[dict[str, t.Any]], netdev: str, names: t.Collection[str]) -> list[dict[str, t.Any]]:
@@ -199,9 +240,10 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     entries = [*ports, *([{"netdev": program.HOST, **nowhere, "settings": host}] if host else [])]
     state = StateFile("nics.json")
     folders = Folders(os.path.dirname(state.path))
-    record = by_names_of_now(state.load())
+    record = load(state)
     back = [program.plan(entry, cli).backwards() for entry in released(record, entries)]
-    todos = [*back, *(program.plan(entry, cli) for entry in entries)]
+    forward = [program.plan(entry, cli) for entry in entries]
+    todos = [*back, *forward]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
     settings = {
@@ -217,7 +259,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
 
     if (settings or files) and not module.check_mode:
         # The record first: a run that is cut off later still knows what there was.
-        state.save({**record, **remembered(record, entries, todos)})
+        record = noted(record, entries, forward)
+        state.save(record)
         if reinstall:
             installation.apply(cli, folders)
         try:
@@ -229,7 +272,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             if kept.compare(ChangeSet()):
                 kept.apply(cli, folders)
             raise
-        state.save(remembered(record, entries, todos))
+        state.save(settled(record, entries))
     return {
         "changed": bool(settings or files),
         "diff": difference.of(settings, files, program.CONFIG),

@@ -96,7 +96,7 @@ def port_values(intent: t.Mapping[str, t.Any], virtual: bool) -> dict[str, t.Any
         "rdma_cm_tos": values["rdma_cm_tos"],
         "cnp_dscp": values["cnp_dscp"],
         "cnp_priority": values["cnp_priority"],
-        "ecn_priority": values["priority"],
+        "ecn": {str(values["priority"]): {"rp": True, "np": True}},
         **shares(intent),
     }
     for setting in ("buffer_size", "priority_to_buffer"):

@@ -12,13 +12,13 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Port
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import mlxreg
 
 REGISTER = "ROCE_ACCL"
 
 
-class Accelerations(Knob):
+class Accelerations(KeyedKnob):
     """The wanted accelerations only; the others keep what the firmware gave them."""
 
     name = "accelerations"

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Knob, Port
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import (
     ethtool,
     ethtool_channels,
@@ -174,7 +174,7 @@ class Channels(EthtoolKnob):
         return f"the device has {most} at most" if most is not None and wanted > most else ""
 
 
-class Rings(EthtoolKnob):
+class Rings(EthtoolKnob, KeyedKnob):
     """Descriptors of each receive and send queue; only the sides that are named count, ``max`` names both."""
 
     name = "rings"
@@ -194,6 +194,9 @@ class Rings(EthtoolKnob):
 
     def write(self, value: t.Any) -> None:
         self.tell("-G", [word for side, size in self._sizes(value).items() for word in (side, str(size))])
+
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        return super().first(present, self._sizes(wanted))
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:
         return all(present.get(side) == size for side, size in self._sizes(wanted).items())

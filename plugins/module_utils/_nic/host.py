@@ -13,14 +13,18 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cpus import cpu_list, cpu_set
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port, write_file
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import (
+    INFINIBAND,
+    NET,
+    Knob,
+    Port,
+    write_file,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import AccessControl
 
 CPUS = "/sys/devices/system/cpu"
 HUGEPAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 IRQS = "/proc/irq"
-NET = "/sys/class/net"
-INFINIBAND = "/sys/class/infiniband"
 
 
 class Governor(Knob):
@@ -64,33 +68,48 @@ class Hugepages(Knob):
 
 
 class IrqAffinity(Knob):
-    """The CPUs that may serve a port's interrupts, as a list such as ``0-55,112-167``."""
+    """The CPUs that may serve a port's interrupts, as a list such as ``0-55,112-167``.
+
+    First values are lists by interrupt, of those that were moved: together they say too little to be given back.
+    """
 
     name = "irq_affinity"
     optional = True
+    rivals = "irqbalance"
 
     def __init__(self, port: Port) -> None:
         self.folder = os.path.join(INFINIBAND if port.netdev == port.hca else NET, port.netdev, "device/msi_irqs")
 
-    def _files(self) -> list[str]:
+    def _lists(self) -> dict[str, str]:
+        """The CPUs of each interrupt, by its number."""
         numbers = sorted(filter(str.isdigit, os.listdir(self.folder)), key=int) if os.path.isdir(self.folder) else []
-        paths = [os.path.join(IRQS, number, "smp_affinity_list") for number in numbers]
-        return [path for path in paths if os.path.exists(path)]
+        lists = {number: read_text(self._file(number)) for number in numbers}
+        return {number: cpus.strip() for number, cpus in lists.items() if cpus is not None}
+
+    @staticmethod
+    def _file(number: str) -> str:
+        return os.path.join(IRQS, number, "smp_affinity_list")
+
+    def _moved(self, wanted: t.Any) -> dict[str, str]:
+        """The interrupts that must move, with their new lists."""
+        lists = self._lists()
+        if isinstance(wanted, dict):
+            return {number: cpus for number, cpus in wanted.items() if lists.get(number, cpus) != cpus}
+        return {number: wanted for number, cpus in lists.items() if not cpu_set(cpus) <= cpu_set(wanted)}
 
     def read(self) -> str | None:
-        cpus: set[int] = set()
-        for path in self._files():
-            cpus |= cpu_set(read_text(path) or "")
-        return cpu_list(cpus) or None
+        return cpu_list(frozenset().union(*map(cpu_set, self._lists().values()))) or None
 
-    def write(self, value: str) -> None:
-        wanted = cpu_set(value)
-        for path in self._files():
-            if not cpu_set(read_text(path) or "") <= wanted:
-                write_file(path, value)
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        lists = self._lists()
+        return {number: lists[number] for number in self._moved(wanted)}
+
+    def write(self, value: t.Any) -> None:
+        for number, cpus in self._moved(value).items():
+            write_file(self._file(number), cpus)
 
     def same(self, present: t.Any, wanted: t.Any) -> bool:
-        return cpu_set(present or "") <= cpu_set(wanted)
+        return not self._moved(wanted)
 
 
 def host_knobs(wanted: t.Mapping[str, t.Any]) -> list[Knob]:

@@ -8,11 +8,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text
+
+NET = "/sys/class/net"
+INFINIBAND = "/sys/class/infiniband"
+DEBUG = "/sys/kernel/debug"
 
 
 class Port(t.NamedTuple):
@@ -57,6 +63,21 @@ class Knob:
         """Why this device cannot have a value, and what it can have; "" where nothing speaks against it."""
         return ""
 
+    def sealed(self) -> bool:
+        """Whether this kernel lets nobody write it; then it is told as missing, like a setting that is not there."""
+        return False
+
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        """What must be known to give back what was there before the first change."""
+        return present
+
+
+class KeyedKnob(Knob):
+    """A map whose keys are settings of their own: each has a first value, and goes back when it is not wanted."""
+
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        return {key: present[key] for key in wanted if key in present}
+
 
 def shown(value: t.Any) -> str:
     """A value as a person reads it, in one line."""
@@ -82,6 +103,22 @@ def write_file(path: str, text: str) -> None:
         raise Failure(f"Cannot write {text!r} to {path}: {exc.strerror}") from exc
 
 
+def attribute(path: str) -> str | None:
+    """The text of an attribute; None also where the kernel does not hand it out, as debugfs in lockdown."""
+    try:
+        return read_text(path)
+    except Failure:
+        return None
+
+
+def number(path: str) -> int | None:
+    text = attribute(path)
+    try:
+        return None if text is None else int(text.split()[0], 0)
+    except (ValueError, IndexError):
+        raise Failure(f"{path} holds {text!r}, not a number") from None
+
+
 class FileKnob(Knob):
     """A number in one of several attribute files; the first that exists counts."""
 
@@ -92,15 +129,42 @@ class FileKnob(Knob):
         self.path = next((path for path in paths if os.path.exists(path)), None)
 
     def read(self) -> int | None:
-        text = read_text(self.path) if self.path else None
-        try:
-            return None if text is None else int(text.split()[0], 0)
-        except (ValueError, IndexError):
-            raise Failure(f"{self.path} holds {text!r}, not a number") from None
+        return number(self.path) if self.path else None
 
     def write(self, value: int) -> None:
         assert self.path is not None
         write_file(self.path, str(value))
+
+
+class CongestionControl(KeyedKnob):
+    """DCQCN by priority: whether the reaction point (``rp``) slows down, and the notification point (``np``) says so.
+
+    Only OFED has it at run time; elsewhere the card's firmware settings decide.
+    """
+
+    name = "ecn"
+    optional = True
+
+    def __init__(self, port: Port, priorities: t.Collection[str]) -> None:
+        self.folder = os.path.join(NET, port.netdev, "ecn")
+        self.priorities = priorities
+
+    def _file(self, priority: str, point: str) -> str:
+        return os.path.join(self.folder, f"roce_{point}/enable", priority)
+
+    def read(self) -> dict[str, dict[str, bool]] | None:
+        found = {
+            priority: {point: number(self._file(priority, point)) for point in ("rp", "np")}
+            for priority in self.priorities
+        }
+        if any(flag is None for points in found.values() for flag in points.values()):
+            return None
+        return {priority: {point: bool(flag) for point, flag in points.items()} for priority, points in found.items()}
+
+    def write(self, value: dict[str, dict[str, bool]]) -> None:
+        for priority, points in value.items():
+            for point, flag in points.items():
+                write_file(self._file(priority, point), str(int(flag)))
 
 
 class TrafficClass(FileKnob):
@@ -110,16 +174,14 @@ class TrafficClass(FileKnob):
     """
 
     def __init__(self, port: Port) -> None:
-        super().__init__("traffic_class", f"/sys/class/infiniband/{port.hca}/tc/{port.port}/traffic_class")
+        super().__init__("traffic_class", f"{INFINIBAND}/{port.hca}/tc/{port.port}/traffic_class")
 
     def read(self) -> int | None:
-        text = read_text(self.path) if self.path else None
+        text = attribute(self.path) if self.path else None
         if text is None:
             return None
-        for line in text.splitlines():
-            if line.lower().startswith("global tclass="):
-                return int(line.split("=")[1])
-        return -1
+        found = re.search(r"^Global tclass=(-?\d+)", text, re.MULTILINE)
+        return int(found.group(1)) if found else -1
 
 
 class RdmaCmTos(Knob):
@@ -135,7 +197,9 @@ class RdmaCmTos(Knob):
     def __init__(self, port: Port) -> None:
         self.folder = os.path.join(self.root, port.hca or "")
         self.file = os.path.join(self.folder, "ports", str(port.port), "default_roce_tos")
-        self.usable = port.hca is not None and os.path.isdir(self.root)
+        # The folder of an adapter that is not there (yet) cannot be made.
+        there = port.hca is not None and os.path.exists(os.path.join(INFINIBAND, port.hca))
+        self.usable = there and os.path.isdir(self.root)
 
     def _inside(self, action: t.Callable[[], t.Any]) -> t.Any:
         made = not os.path.isdir(self.folder)
@@ -146,14 +210,14 @@ class RdmaCmTos(Knob):
         except OSError as exc:
             raise Failure(f"Cannot use {self.folder}: {exc.strerror}") from exc
         finally:
-            if made and os.path.isdir(self.folder):
-                os.rmdir(self.folder)
+            if made:
+                with contextlib.suppress(OSError):
+                    os.rmdir(self.folder)
 
     def read(self) -> int | None:
         if not self.usable:
             return None
-        text = self._inside(lambda: read_text(self.file))
-        return None if text is None else int(text)
+        return t.cast("int | None", self._inside(lambda: number(self.file)))
 
     def write(self, value: int) -> None:
         self._inside(lambda: write_file(self.file, str(value)))
@@ -181,17 +245,20 @@ class Pause(Knob):
         self.cli.run(["ethtool", "-A", self.netdev, *sides], check=False)
 
 
-def file_knobs(port: Port, ecn_priority: int | None) -> list[Knob]:
+def file_knobs(port: Port, ecn_priorities: t.Collection[str]) -> list[Knob]:
     """Congestion control and traffic class, wherever this driver keeps them."""
-    ofed = f"/sys/class/net/{port.netdev}/ecn"
-    inbox = f"/sys/kernel/debug/mlx5/{port.pci}/cc_params"
-    knobs: list[Knob] = [
+    ofed = f"{NET}/{port.netdev}/ecn"
+    inbox = f"{DEBUG}/mlx5/{port.pci}/cc_params"
+    return [
         FileKnob("cnp_dscp", f"{ofed}/roce_np/cnp_dscp", f"{inbox}/np_cnp_dscp"),
         FileKnob("cnp_priority", f"{ofed}/roce_np/cnp_802p_prio", f"{inbox}/np_cnp_prio"),
+        CongestionControl(port, ecn_priorities),
+        TrafficClass(port),
+        RdmaCmTos(port),
     ]
-    if ecn_priority is not None:
-        knobs += [FileKnob(f"ecn_{point}", f"{ofed}/roce_{point}/enable/{ecn_priority}") for point in ("rp", "np")]
-    return [*knobs, TrafficClass(port), RdmaCmTos(port)]
 
 
-__all__ = ("FileKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs", "shown", "write_file")
+__all__ = (
+    "CongestionControl", "FileKnob", "KeyedKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs",
+    "shown", "write_file",
+)  # fmt: skip

@@ -14,9 +14,10 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import pci_config
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_bytes
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Knob, Port, attribute
 
 DEVICES = "/sys/bus/pci/devices"
+LOCKDOWN = "/sys/kernel/security/lockdown"
 # Device Control, eight bytes into the PCI Express capability; bits 14 to 12 are the size as a power of two from 128.
 DEVICE_CONTROL, READ_REQUEST_MASK = 8, 0x7000
 SIZES = {128 << step: step for step in range(6)}
@@ -62,6 +63,11 @@ class ConfigSpace:
             ) from exc
 
 
+def locked_down() -> bool:
+    """Whether the kernel guards itself against root, as with secure boot; it shows its modes with one in brackets."""
+    return any(f"[{mode}]" in (attribute(LOCKDOWN) or "") for mode in ("integrity", "confidentiality"))
+
+
 class MaxReadRequest(Knob):
     """How much a function asks for in one read, in bytes. Firmware of servers often leaves it at 512."""
 
@@ -81,6 +87,9 @@ class MaxReadRequest(Knob):
         step = register[1] >> 12 & 7 if register else len(SIZES)
         return 128 << step if step < len(SIZES) else None
 
+    def sealed(self) -> bool:
+        return locked_down()
+
     def write(self, value: int) -> None:
         register = self._register()
         if value not in SIZES or self.space is None or register is None:
@@ -90,7 +99,7 @@ class MaxReadRequest(Knob):
         self.space.write(offset, word & ~READ_REQUEST_MASK | SIZES[value] << 12)
 
 
-class AccessControl(Knob):
+class AccessControl(KeyedKnob):
     """ACS of the bridges that are named: their control words, by address."""
 
     name = "acs_control"
@@ -107,6 +116,9 @@ class AccessControl(Knob):
             if word is not None:
                 found[bdf] = word
         return found or None
+
+    def refusal(self, wanted: t.Any) -> str:
+        return "the kernel is in lockdown, as with secure boot, and lets nobody write it" if locked_down() else ""
 
     def write(self, value: dict[str, int]) -> None:
         present = self.read() or {}

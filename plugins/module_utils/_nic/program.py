@@ -31,24 +31,26 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos impor
 
 CONFIG = "/etc/gpu_fabric/nics.json"
 QOS = frozenset(PARTS)
-ECN = "ecn_priority"
 #: How long a link may take to come back after it was taken down.
 CARRIER_S = 30
 KNOWN = QOS | {
-    "pause", "cnp_dscp", "cnp_priority", ECN, "traffic_class", "rdma_cm_tos", "accelerations",
+    "pause", "cnp_dscp", "cnp_priority", "ecn", "traffic_class", "rdma_cm_tos", "accelerations",
     "max_read_request_bytes", "irq_affinity", "link", "fec", "channels", "rings",
 }  # fmt: skip
+#: Maps whose keys are settings of their own.
+KEYED = frozenset({"dscp_to_priority", "ecn", "accelerations", "rings", "acs_control"})
 #: Settings of the host as a whole; its place among ports, which have interfaces' names.
 HOST = "@host"
 HOST_KNOWN = frozenset({"cpu_governor", "transparent_hugepages", "acs_control"})
 
 
 class Step(t.NamedTuple):
-    """One setting that differs."""
+    """One setting that differs, and what to remember of it before it changes."""
 
     knob: Knob
     before: t.Any
     after: t.Any
+    first: t.Any = None
 
 
 class LinkLost(Failure):
@@ -97,10 +99,7 @@ def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[
     unknown = sorted(set(wanted) - known)
     if unknown:
         raise Failure(f"{port.netdev}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-    values = {name: value for name, value in wanted.items() if value is not None and name != ECN}
-    if wanted.get(ECN) is not None:
-        # Congestion control has two halves, the reaction point and the notification point; both are on or off.
-        values.update(ecn_rp=1, ecn_np=1)
+    values = {name: value for name, value in wanted.items() if value is not None}
     knobs = host_knobs(wanted) if port.netdev == HOST else port_knobs(port, wanted, cli)
     return [(knob, values[knob.name]) for knob in knobs if knob.name in values]
 
@@ -114,7 +113,7 @@ def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob
     return [
         *ethernet_knobs(port, cli),
         *knobs,
-        *file_knobs(port, wanted.get(ECN)),
+        *file_knobs(port, wanted.get("ecn") or {}),
         Accelerations(port, cli, wanted.get("accelerations") or {}),
         pcie.MaxReadRequest(port),
         IrqAffinity(port),
@@ -134,11 +133,13 @@ def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
                 f"{port.netdev}: {knob.name} cannot be read, wanted {shown(wanted)};"
                 " is it a port of a physical function?"
             )
+        elif not knob.same(present, wanted) and knob.sealed():
+            unsupported.append(knob.name)
         elif not knob.same(present, wanted):
             reason = knob.refusal(wanted)
             if reason:
                 raise Failure(f"{port.netdev}: {knob.name} is {shown(present)}, wanted {shown(wanted)}, but {reason}")
-            steps.append(Step(knob, present, wanted))
+            steps.append(Step(knob, present, wanted, knob.first(present, wanted)))
     return Todo(port, steps, unsupported)
 
 
@@ -157,7 +158,7 @@ def apply(todo: Todo) -> None:
             take_back(todo)
     finally:
         bounces.note(todo.port, downs, bounced=was_up)
-    for knob, _before, after in todo.steps:
+    for knob, _, after, _ in todo.steps:
         present = knob.read()
         if not knob.confirmed(present, after):
             rivals = f"; {knob.rivals} may set it, too" if knob.rivals else ""
@@ -268,5 +269,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 __all__ = (
-    "CONFIG", "HOST", "HOST_KNOWN", "KNOWN", "LinkLost", "Step", "Todo", "apply", "entries_of", "load", "main", "plan",
+    "CONFIG", "HOST", "HOST_KNOWN", "KEYED", "KNOWN", "LinkLost", "Step", "Todo", "apply", "entries_of", "load", "main",
+    "plan",
 )  # fmt: skip

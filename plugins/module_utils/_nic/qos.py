@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Knob, Port
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import dcb, mlnx_qos
 
 PRIORITIES = range(8)
@@ -227,7 +227,7 @@ class QosKnob(Knob):
             raise Failure("; ".join(said))
 
 
-class DscpKnob(QosKnob):
+class DscpKnob(QosKnob, KeyedKnob):
     """The DSCP map: only the wanted code points count, the others keep what they have."""
 
     def read(self) -> dict[str, int] | None:
@@ -272,8 +272,8 @@ def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
     if refusals:
         raise Failure(
             f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. A virtual function, a card "
-            "that keeps its ports for itself (DPU mode) and a driver without DCB let no host set it: leave the card out "
-            "with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
+            "that keeps its ports for itself (DPU mode) and a driver without DCB let no host set it: leave the card "
+            "out with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
         )
     raise Failure(
         f"{port.netdev}: neither mlnx_qos (OFED) nor dcb (package iproute2) is on this host; install one of them"

@@ -20,6 +20,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
     install,
     installation,
     irqbalance,
+    knobs,
     pcie,
     program,
 )
@@ -64,8 +65,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = host.write_file
 
     def kernel(path: str, text: str) -> None:
-        words = ("always", "madvise", "never")
-        real(path, " ".join(f"[{word}]" if word == text else word for word in words) + "\n")
+        words = [f"[{word}]" if word == text else word for word in ("always", "madvise", "never")]
+        real(path, " ".join(words) + "\n" if path == host.HUGEPAGES else text)
 
     monkeypatch.setattr(host, "HUGEPAGES", str(tmp_path / "thp"))
     monkeypatch.setattr(host, "write_file", kernel)
@@ -226,6 +227,96 @@ def test_what_the_boot_sets_is_compared_setting_by_setting() -> None:
     assert shown["prepared"].splitlines()[-1] == "nics.json: 60 lines added, 60 removed"
     assert {netdev for netdev, _ in difference.kept(config("26", 106, 1), config("26", 106)) or ()} == {"e2"}
     assert difference.kept("[]", config("26", 1)) is None and difference.kept("", config("26", 1)) is None
+
+
+@pytest.fixture
+def ofed(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Congestion control of the port, by priority; off where nobody has switched it on."""
+    monkeypatch.setattr(knobs, "NET", str(machine / "net"))
+    for point in ("rp", "np"):
+        folder = machine / "net/lo/ecn" / f"roce_{point}/enable"
+        folder.mkdir(parents=True)
+        for priority in range(8):
+            (folder / str(priority)).write_text(f"{int(priority == 5 and point == 'np')}\n")
+    return machine / "net/lo/ecn"
+
+
+def enabled(ofed: Path, priority: int) -> str:
+    return "".join((ofed / f"roce_{point}/enable/{priority}").read_text().strip() for point in ("rp", "np"))
+
+
+def on(*priorities: int) -> dict[str, t.Any]:
+    flags = {"rp": True, "np": True}
+    return {**PORT, "settings": {"ecn": {str(priority): flags for priority in priorities}}}
+
+
+def test_each_key_of_a_map_goes_back_by_itself(ofed: Path) -> None:
+    run(ports=[on(3)])
+    run(ports=[on(3, 5)])
+    assert (enabled(ofed, 3), enabled(ofed, 5)) == ("11", "11")
+    told = run(check_mode=True, ports=[on(5)])
+    assert told["diff"] == run(ports=[on(5)])["diff"]
+    assert (enabled(ofed, 3), enabled(ofed, 5)) == ("00", "11") and not run(ports=[on(5)])["changed"]
+    run()
+    assert (enabled(ofed, 3), enabled(ofed, 5)) == ("00", "01"), "its first value, not the one of the first run"
+
+
+def test_first_values_outlive_a_run_that_was_cut_off(ofed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(path: str, text: str) -> None:
+        raise Failure("the power went")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(knobs, "write_file", cut)
+        with pytest.raises(Failure, match="lo: ecn is 5:rp:0 np:1, wanted 5:rp:1 np:1: the power went"):
+            run(ports=[on(5)])
+    (ofed / "roce_rp/enable/5").write_text("1\n")  # what the run had written before it was cut off
+    run(ports=[on(5)])
+    run()
+    assert enabled(ofed, 5) == "01"
+
+
+def test_what_was_to_be_given_back_outlives_a_run_that_was_cut_off(ofed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {**PORT, "settings": {"pfc": MASK, **on(5)["settings"]}}
+    run(ports=[both], allow_disruption="linkflap")
+
+    def cut(todo: program.Todo) -> None:
+        raise Failure("the power went")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "apply", cut)
+        with pytest.raises(Failure, match="the power went"):
+            run(ports=[on(5)], allow_disruption="linkflap")
+    assert FakeCli.pfc == MASK
+    run(allow_disruption="linkflap")
+    assert FakeCli.pfc == [False] * 8 and enabled(ofed, 5) == "01"
+
+
+def test_interrupts_go_back_to_where_each_of_them_was(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, cpus in (("40", "0-127"), ("41", "2"), ("42", "64")):
+        (machine / "irq" / number).mkdir(parents=True)
+        (machine / "irq" / number / "smp_affinity_list").write_text(f"{cpus}\n")
+        (machine / "net/lo/device/msi_irqs" / number).mkdir(parents=True)
+    monkeypatch.setattr(host, "IRQS", str(machine / "irq"))
+    monkeypatch.setattr(host, "NET", str(machine / "net"))
+    port = {**PORT, "settings": {"irq_affinity": "0-3"}}
+
+    def lists() -> list[str]:
+        return [path.read_text().strip() for path in sorted((machine / "irq").glob("*/smp_affinity_list"))]
+
+    run(ports=[port])
+    assert lists() == ["0-3", "2", "0-3"] and not run(ports=[port])["changed"]
+    run()
+    assert lists() == ["0-127", "2", "64"] and not run()["changed"]
+
+
+def test_a_record_of_another_shape_is_named_with_the_remedy(machine: Path) -> None:
+    path = machine / "record/nics.json"
+    path.parent.mkdir()
+    for text in ('{"lo": {}}', '{"lo": 3}', '{"lo": {"port": {"netdev": "lo"}, "before": []}}'):
+        path.write_text(text)
+        with pytest.raises(Failure, match=r"nics\.json.* remove it"):
+            run(ports=[PORT], allow_disruption="linkflap")
+        assert FakeCli.pfc == [False] * 8 and path.read_text() == text
 
 
 @pytest.mark.parametrize(

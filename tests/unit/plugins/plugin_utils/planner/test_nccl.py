@@ -127,7 +127,7 @@ def test_one_dscp_moves_everything():
         assert (qos["trust"], qos["traffic_class"], qos["rdma_cm_tos"]) == ("dscp", tc, tc)
         assert qos["pfc"] == [bool(flag) for flag in mask]
         assert host["nic_ports"][0]["settings"] == {**qos, "max_read_request_bytes": 4096}
-        assert qos["ecn_priority"] == priority
+        assert qos["ecn"] == {str(priority): {"rp": True, "np": True}}
         assert roce["switch"] == {
             "trust": "dscp",
             "dscp_to_priority": {str(dscp): priority, "48": 6},
