@@ -23,6 +23,14 @@ description:
   - What was there before the first change is saved in C(/var/lib/gpu_fabric/links.json); O(state=absent) restores it.
     The unit of the network manager is enabled where it is not, and then disabled again with the last link; it is never
     stopped, for that would take links down.
+  - Refused before anything is changed is what would take something from another interface or have no effect at boot.
+    That is an address or a route that another interface has, a routing table that it uses, a file of somebody else
+    that systemd-networkd takes instead of the module's, an interface that NetworkManager was told to leave alone or
+    that it makes by a connection of somebody else, and a file that ifupdown does not read.
+  - Files that netplan does not take are put back before an interface is touched. What somebody else had in a file of
+    the same name comes back with O(state=absent).
+  - While a change of the management interface waits for its confirmation, a run without O(confirm) is refused; it is
+    taken back where the run that began it was cut off.
   - Bonds are refused where NetworkManager runs the hooks of the Debian package ifenslave, which delete them.
   - Everything is read back from the kernel at the end; what the kernel did not take fails the task.
 extends_documentation_fragment:
@@ -151,7 +159,8 @@ options:
   manager:
     description:
       - Which network manager keeps the links over a boot.
-      - V(auto) takes the one that runs the host's network.
+      - V(auto) takes the one that runs the host's network. netplan does where it has files; where it hands them all to
+        NetworkManager, that one does.
     type: str
     choices: [auto, networkd, networkmanager, netplan, ifupdown]
     default: auto
@@ -237,7 +246,6 @@ links:
   type: dict
 """
 
-import glob
 import os
 import shlex
 import typing as t
@@ -245,15 +253,15 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, Step
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     Failure,
     StateFile,
     read_text,
-    remove,
-    write_atomic,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, in_order, missing
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.files import wanted_files
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.host import Links, as_plan
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
     HASH_POLICIES,
@@ -266,6 +274,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
     wanted_links,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.system import (
+    claimed,
+    read_system,
+    shadowed,
+    systemd_version,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 ARGUMENT_SPEC: dict[str, t.Any] = {
@@ -338,70 +352,6 @@ ARGUMENT_SPEC: dict[str, t.Any] = {
 SETTLE_S = 30
 
 
-def read_system(cli: Cli) -> managers.System:
-    names = [manager.unit for manager in managers.MANAGERS.values() if manager.unit]
-    units = set()
-    for verb, good in (("is-active", "active"), ("is-enabled", "enabled")):
-        # The status says only whether all are; the lines say which.
-        answer = cli.run(["systemctl", verb, *names], check=False).stdout.split()
-        units |= {name for name, state in zip(names, answer) if state == good}
-    return managers.System(
-        units=frozenset(units),
-        commands=frozenset(name for name in ("netplan", "nmcli", "networkctl", "ifup") if cli.which(name)),
-        interfaces_file=read_text("/etc/network/interfaces"),
-    )
-
-
-def claimed(links: t.Iterable[Link], manager: managers.Manager) -> None:
-    """Refuse a management link that a file of somebody else gives addresses: netplan and ifupdown add up all files."""
-    if manager.name not in ("netplan", "ifupdown"):
-        return
-    directory = manager.renderer.DIRECTORY
-    paths = ["/etc/network/interfaces"] if manager.name == "ifupdown" else []
-    paths += [
-        os.path.join(directory, name) for name in sorted(os.listdir(directory) if os.path.isdir(directory) else ())
-    ]
-    for link in links:
-        for path in paths if link.management else ():
-            text = read_text(path) or ""
-            if not text.startswith(managers.MARK) and link.netdev in text.replace(":", " ").replace('"', " ").split():
-                raise LinkError(
-                    f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to"
-                    " those of gpu_fabric_management_link; take the interface out of that file first"
-                )
-
-
-def systemd_version(cli: Cli, links: t.Iterable[Link]) -> int:
-    """The version of systemd, where a link asks for something that not every one has; else 0."""
-    if not any(managers.is_partition(link) for link in links):
-        return 0
-    words = cli.run(["systemctl", "--version"], check=False).stdout.split()
-    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
-
-
-def stale_files(manager: managers.Manager, keep: t.Collection[str]) -> list[str]:
-    """Files of ours that no wanted link needs, whichever manager they were written for."""
-    directories = [other.renderer.DIRECTORY for other in managers.MANAGERS.values()]
-    directories += sorted(glob.glob(f"{managers.MANAGERS['networkd'].renderer.DIRECTORY}/*.network.d"))
-    stale = []
-    for directory in directories:
-        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
-            path = os.path.join(directory, name)
-            ours = "gpu-fabric-" in name and path not in keep and not os.path.isdir(path)
-            if ours and (read_text(path) or "").startswith(managers.MARK):
-                stale.append(path)
-    return stale
-
-
-def remove_stale(paths: t.Iterable[str]) -> None:
-    """Remove files, and the drop-in directories that are empty then."""
-    for path in paths:
-        remove(path)
-        directory = os.path.dirname(path)
-        if directory.endswith(".network.d") and not os.listdir(directory):
-            remove(directory)
-
-
 def run(module: AnsibleModule) -> dict[str, t.Any]:
     cli = Cli()
     wanted = wanted_links(module.params["links"]) if module.params["state"] == "present" else []
@@ -416,23 +366,29 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     manager = None
     if wanted or links.record:
         system = read_system(cli)
-        manager = managers.choose(system, module.params["manager"])
-        managers.check_partitions(manager, system, wanted, systemd_version(cli, wanted))
+        wanted = list(links.wanted.values())
+        manager = managers.choose(system, module.params["manager"], wanted)
+        managers.check_partitions(manager, wanted, systemd_version(cli, wanted))
 
     changes = ChangeSet()
     deltas = links.deltas()
     for item in deltas:
         changes.compare(f"interface {item.netdev}", item.before, item.after)
-    files: dict[str, str] = {}
+    files, steps = None, []
+    reload: list[list[str]] = []
     if manager:
-        claimed(wanted, manager)
+        claimed(wanted, manager, system)
+        shadowed(wanted, manager)
         managers.bonds_undone(manager, wanted, os.path.exists)
-        files = managers.files(manager, wanted)
-    stale = stale_files(manager, files) if manager else []
-    written = [path for path, content in files.items() if changes.compare(path, read_text(path), content)]
-    for path in stale:
-        changes.compare(path, read_text(path), None)
-    managed = [] if module.params["confirm"] else links.managed({*written, *stale}, manager)
+        managers.made_by_another_connection(manager, wanted)
+        needed = wanted_files(managers.files(manager, wanted), manager.mode)
+        files = FileSet(needed, cli, StateFile("files.json"), module.check_mode)
+        steps = files.plan()
+        reload = managers.reloads(manager, system) if steps else []
+        for change in files.changes:
+            changes.compare(*change)
+    written = [step.path for step in steps]
+    managed = [] if module.params["confirm"] else links.managed(written, manager)
     if managed and module.params["rollback_s"] <= 0:
         names = ", ".join(link.netdev for link in managed)
         raise LinkError(
@@ -440,9 +396,9 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             " give rollback_s (rdma_rollback_s), so that the host takes the change back unless it is confirmed"
         )
     if managed and not module.check_mode:
-        return begin(links, managed, manager, pending, module.params["rollback_s"])
+        return begin(links, managed, manager, managers.reloads(manager, system), pending, module.params["rollback_s"])
     commands = in_order(deltas)
-    reload = [command for command in manager.reload if cli.which(command[0])] if manager and (written or stale) else []
+    validate = [list(manager.validate)] if manager and manager.validate and written else []
     unit = manager.unit if manager and wanted else None
     enabled = StateFile("links-unit.json")
     ours = enabled.load().get("enabled")
@@ -458,10 +414,9 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         # The record first: a run that is cut off later still knows what it set.
         record = links.new_record()
         links.saved.save({**links.record, **record})
-        extended = module.params["confirm"] and bool(written or stale)
-        for path in written:
-            write_atomic(path, files[path], mode=manager.mode if manager else 0o644)
-        remove_stale(stale)
+        extended = module.params["confirm"] and bool(written)
+        if files:
+            write(files, steps, validate, links)
         if enable:
             enabled.save({"enabled": enable})
             cli.run(["systemctl", "enable", enable])
@@ -501,13 +456,32 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         "diff": changes.diff(),
         "manager": manager.name if manager else None,
         "changed_links": [item.netdev for item in deltas if item.before != item.after],
-        "commands": [shlex.join(command) for command in [*commands, *reload]],
+        "commands": [shlex.join(command) for command in [*validate, *commands, *reload]],
         "links": state,
     }
 
 
+def write(files: FileSet, steps: list[Step], validate: list[list[str]], links: Links) -> None:
+    """Write the files. Where the manager does not take them, it would take none of its others at the next boot."""
+    try:
+        files.apply(steps)
+        for command in validate:
+            links.cli.run(command)
+    except Failure as exc:
+        undone = files.undo()
+        links.saved.save(links.record)
+        for command in validate:
+            links.cli.run(command, check=False)
+        raise LinkError(f"No link was changed: {str(exc).rstrip('.')}. {undone}", **exc.details) from exc
+
+
 def begin(
-    links: Links, managed: list[Link], manager: managers.Manager | None, pending: Pending, rollback_s: int
+    links: Links,
+    managed: list[Link],
+    manager: managers.Manager | None,
+    reload: list[list[str]],
+    pending: Pending,
+    rollback_s: int,
 ) -> dict[str, t.Any]:
     """Have the host change its management interface after this module's answer, and take it back unless confirmed."""
     if len(managed) > 1:
@@ -518,12 +492,11 @@ def begin(
     changes.compare(f"interface {link.netdev}", item.before, item.after)
     path = manager.renderer.path(link) if manager else ""
     restore = restore_commands(link.netdev, links.answers, link.addresses)
-    reload = [command for command in manager.reload if links.cli.which(command[0])] if manager else []
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},
         links.before(link),
         item.commands,
-        [*reload, *restore],
+        [*([list(manager.validate)] if manager and manager.validate else []), *reload, *restore],
         {path: read_text(path)} if path else {},
         rollback_s,
     )

@@ -49,14 +49,15 @@ class Links:
         # Links that were changed already when this run began, as they were before that.
         self.changed_before: dict[str, dict[str, t.Any]] = {}
         self.look_again()
+        self.wanted = {name: replace(link, kind=self.found(name).kind) for name, link in self.wanted.items()}
 
     def _read_record(self) -> dict[str, dict[str, t.Any]]:
         record = self.saved.load()
         for name, entry in record.items():
             if not isinstance(entry, dict) or not all(isinstance(entry.get(key), dict) for key in ("before", "set")):
                 raise LinkError(
-                    f"Cannot read {self.saved.path}: {name} has not both `before` and `set`. It holds what this host was"
-                    " set to before the collection changed it; mend it, or remove it to give that up."
+                    f"Cannot read {self.saved.path}: {name} lacks `before` or `set`. It holds what this host was set to"
+                    " before the collection changed it; mend it, or remove it to give that up."
                 )
         return record
 

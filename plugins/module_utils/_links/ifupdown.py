@@ -8,6 +8,10 @@
 
 from __future__ import annotations
 
+import fnmatch
+import os
+import re
+
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
     bond_commands,
     ipoib_commands,
@@ -17,10 +21,32 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta i
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/network/interfaces.d"
+INTERFACES = "/etc/network/interfaces"
+# What source-directory reads; a partition's interface has a dot in its name.
+_UNREAD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def path(link: Link) -> str:
-    return f"{DIRECTORY}/gpu-fabric-{link.netdev}"
+    return f"{DIRECTORY}/gpu-fabric-{_UNREAD.sub('_', link.netdev)}"
+
+
+def patterns(interfaces: str) -> list[str]:
+    """Return the paths, with wildcards, of the files that /etc/network/interfaces reads besides."""
+    found = []
+    for words in map(str.split, interfaces.splitlines()):
+        if words[:1] in (["source"], ["source-directory"]):
+            own = ["*"] if words[0] == "source-directory" else []
+            found += [os.path.join(os.path.dirname(INTERFACES), word, *own) for word in words[1:]]
+    return found
+
+
+def reads(interfaces: str, path: str) -> bool:
+    """Whether ifupdown reads a file. A wildcard does not stand for a slash."""
+    parts = path.split("/")
+    return any(
+        len(words) == len(parts) and all(map(fnmatch.fnmatchcase, parts, words))
+        for words in (os.path.normpath(pattern).split("/") for pattern in patterns(interfaces))
+    )
 
 
 def stanza(link: Link, family: str, address: str | None) -> list[str]:
@@ -76,4 +102,4 @@ def partition_files(link: Link) -> dict[str, str]:
     return {}
 
 
-__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")
+__all__ = ("DIRECTORY", "INTERFACES", "bond_files", "partition_files", "path", "patterns", "reads", "render")

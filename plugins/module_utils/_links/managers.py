@@ -27,7 +27,9 @@ MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
 class Manager(t.NamedTuple):
     """One network manager. ``reload`` makes it read its files again without touching a running link.
 
-    ``activate`` has it take a link as its new file says, where it would else go on with what it had found for it.
+    ``validate`` says whether it takes its files, before anything else is done. ``activate`` has it take a link as its
+    new file says, where it would else go on with what it had found for it. ``network_file`` is the name of the file by
+    which systemd-networkd sets a link up, where it is that which does.
     """
 
     name: str
@@ -36,65 +38,138 @@ class Manager(t.NamedTuple):
     unit: str | None
     reload: list[list[str]]
     activate: tuple[str, ...] = ()
+    validate: tuple[str, ...] = ()
+    network_file: str | None = None
 
 
+NETWORKMANAGER, NETWORKD = "NetworkManager.service", "systemd-networkd.service"
 MANAGERS = {
     "networkmanager": Manager(
         "networkmanager",
         networkmanager,
         0o600,
-        "NetworkManager.service",
+        NETWORKMANAGER,
         [["nmcli", "connection", "reload"]],
-        ("nmcli", "--wait", "30", "connection", "up", "gpu-fabric-{netdev}"),
+        activate=("nmcli", "--wait", "30", "connection", "up", "gpu-fabric-{netdev}"),
     ),
-    "netplan": Manager("netplan", netplan, 0o600, None, [["netplan", "generate"], ["networkctl", "reload"]]),
-    "networkd": Manager("networkd", networkd, 0o644, "systemd-networkd.service", [["networkctl", "reload"]]),
+    "netplan": Manager(
+        "netplan",
+        netplan,
+        0o600,
+        None,
+        [["networkctl", "reload"]],
+        validate=("netplan", "generate"),
+        network_file="10-netplan-{netdev}.network",
+    ),
+    "networkd": Manager(
+        "networkd",
+        networkd,
+        0o644,
+        NETWORKD,
+        [["networkctl", "reload"]],
+        network_file=f"{networkd.PREFIX}{{netdev}}.network",
+    ),
     "ifupdown": Manager("ifupdown", ifupdown, 0o644, "networking.service", []),
 }
 
 
 class System(t.NamedTuple):
-    """What tells the managers apart. Units are those that are active or enabled."""
+    """What tells the managers apart. Units are those that are active or enabled; ``running``: active.
+
+    ``netplan``: whether it has files; the command alone may just be installed. ``unmanaged``: what NetworkManager
+    leaves alone, because it was told to.
+    """
 
     units: frozenset[str]
     commands: frozenset[str]
     interfaces_file: str | None
+    running: frozenset[str] = frozenset()
+    netplan: bool = True
+    unmanaged: frozenset[str] = frozenset()
 
 
-def choose(system: System, asked: str = "auto") -> Manager:
-    """Return the manager that owns the network of this host.
+def choose(system: System, asked: str = "auto", links: t.Collection[Link] = ()) -> Manager:
+    """Return the manager that owns the network of this host, and can keep these links.
 
-    netplan is a front end of the two others, so it wins where its command is; then the running daemon;
-    then ifupdown; a host with none of them gets networkd, which systemd brings along.
+    netplan is a front end of the two others, so it wins where it has files, unless it only hands all of them to
+    NetworkManager; then the running daemon; then ifupdown; a host with none of them gets networkd, which systemd
+    brings along. NetworkManager is passed over where it leaves a link alone and another manager is there.
     """
     if asked != "auto":
-        return check(MANAGERS[asked], system)
-    if "netplan" in system.commands:
-        return MANAGERS["netplan"]
-    if "NetworkManager.service" in system.units:
-        return MANAGERS["networkmanager"]
-    if "systemd-networkd.service" in system.units:
-        return MANAGERS["networkd"]
+        return check(MANAGERS[asked], system, links)
+    found = []
+    if "netplan" in system.commands and system.netplan and not hands_over(system):
+        found.append("netplan")
+    if NETWORKMANAGER in system.units:
+        found.append("networkmanager")
+    if NETWORKD in system.units:
+        found.append("networkd")
     if "ifup" in system.commands:
-        return check(MANAGERS["ifupdown"], system)
-    if "networkctl" in system.commands:
-        return MANAGERS["networkd"]
+        found.append("ifupdown")
+    if not found and "networkctl" in system.commands:
+        found.append("networkd")
+    if found[:1] == ["networkmanager"] and found[1:] and left_alone(system, links):
+        found.pop(0)
+    if found:
+        return check(MANAGERS[found[0]], system, links)
     raise LinkError(
         "No network manager found (netplan, NetworkManager, systemd-networkd, ifupdown), so addresses would be lost"
         " at reboot; install one of them"
     )
 
 
-def check(manager: Manager, system: System) -> Manager:
-    """Refuse a manager whose files would not be read."""
+def hands_over(system: System) -> bool:
+    """Whether netplan has NetworkManager do its work. What is written for that in netplan's words, it refuses.
+
+    There are none for routes on the link, nor for partitions of InfiniBand. NetworkManager's own files have them.
+    """
+    return NETWORKMANAGER in system.units and NETWORKD not in system.units
+
+
+def left_alone(system: System, links: t.Iterable[Link]) -> list[str]:
+    names = [name for link in links for name in (link.netdev, *(link.bond.members if link.bond else ()))]
+    return [name for name in names if name in system.unmanaged]
+
+
+def check(manager: Manager, system: System, links: t.Collection[Link]) -> Manager:
+    """Refuse a manager whose files would not be read, or have no effect."""
     if manager.name == "ifupdown":
-        lines = [line.split() for line in (system.interfaces_file or "").splitlines()]
-        if not any(words[:1] in (["source"], ["source-directory"]) and "interfaces.d" in words[-1] for words in lines):
-            raise LinkError(
-                "/etc/network/interfaces does not read interfaces.d, so files there have no effect;"
-                " add the line 'source /etc/network/interfaces.d/*'"
-            )
+        for path in map(ifupdown.path, links):
+            if not ifupdown.reads(system.interfaces_file or "", path):
+                raise LinkError(
+                    f"No link was changed: {ifupdown.INTERFACES} does not read {path}, which would have no effect at"
+                    f" boot; add the line 'source {ifupdown.DIRECTORY}/*'"
+                )
+    if manager.name == "netplan" and hands_over(system):
+        raise LinkError(
+            "No link was changed: netplan has NetworkManager do its work on this host, and has no words for all that"
+            " the links need; set rdma_network_manager to auto or networkmanager"
+        )
+    if manager.name == "networkmanager" and left_alone(system, links):
+        raise LinkError(
+            f"No link was changed: NetworkManager leaves {', '.join(left_alone(system, links))} alone (unmanaged), so"
+            " that addresses would be lost at reboot; take it out of unmanaged-devices in /etc/NetworkManager/conf.d"
+            " and out of /etc/network/interfaces, or set rdma_network_manager to the manager that keeps it"
+        )
     return manager
+
+
+def reloads(manager: Manager | None, system: System) -> list[list[str]]:
+    """Return what makes a manager read its files again. One that does not run reads them when it starts."""
+    needs = {"networkctl": NETWORKD, "nmcli": NETWORKMANAGER}
+    return [argv for argv in (manager.reload if manager else ()) if needs[argv[0]] in system.running]
+
+
+def made_by_another_connection(manager: Manager, links: t.Iterable[Link]) -> None:
+    """Refuse what NetworkManager makes by a connection of somebody else: by one of ours it would be made anew."""
+    for link in links:
+        if manager.name == "networkmanager" and not link.bond and link.kind in netplan.SECTIONS:
+            shown = ", ".join(sorted(link.addresses)) or "its MTU"
+            raise LinkError(
+                f"No link was changed: {link.netdev} is a {link.kind}, which NetworkManager makes by one connection,"
+                f" and that is somebody else's; give that one {shown} (nmcli connection modify), and keep this"
+                " collection from the host's links with rdma_manage_links: false"
+            )
 
 
 def bonds_undone(manager: Manager, links: t.Iterable[Link], exists: t.Callable[[str], bool]) -> None:
@@ -121,24 +196,14 @@ def is_partition(link: Link) -> bool:
 PARTITIONS_SINCE = 250
 
 
-def check_partitions(manager: Manager, system: System, links: t.Iterable[Link], systemd: int) -> None:
+def check_partitions(manager: Manager, links: t.Iterable[Link], systemd: int) -> None:
     """Refuse partitions that would be lost at reboot. ``systemd``: its version, 0 where it is not known."""
     names = [link.netdev for link in links if is_partition(link)]
-    if not names or manager.name not in ("networkd", "netplan"):
-        return
-    why = ""
-    if 0 < systemd < PARTITIONS_SINCE:
-        why = f"systemd {systemd} makes no interfaces of InfiniBand partitions, {PARTITIONS_SINCE} and newer do"
-    elif (
-        manager.name == "netplan"
-        and "NetworkManager.service" in system.units
-        and "systemd-networkd.service" not in system.units
-    ):
-        why = "netplan has NetworkManager do its work here, and no word for InfiniBand partitions"
-    if why:
+    if names and manager.network_file and 0 < systemd < PARTITIONS_SINCE:
         raise LinkError(
-            f"No link was changed: {', '.join(names)} would be gone after a reboot: {why};"
-            " set rdma_network_manager to networkmanager or ifupdown where the host has them"
+            f"No link was changed: {', '.join(names)} would be gone after a reboot: systemd {systemd} makes no"
+            f" interfaces of InfiniBand partitions, {PARTITIONS_SINCE} and newer do; set rdma_network_manager to"
+            " networkmanager or ifupdown where the host has them"
         )
 
 
@@ -175,5 +240,8 @@ __all__ = (
     "check_partitions",
     "choose",
     "files",
+    "hands_over",
     "is_partition",
+    "made_by_another_connection",
+    "reloads",
 )

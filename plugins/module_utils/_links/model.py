@@ -129,6 +129,8 @@ class Link:
     management: bool = False
     bond: Bond | None = None
     ipoib: Ipoib | None = None
+    # What the kernel calls an interface that is no port of a card: bond, bridge, vlan, …
+    kind: str | None = None
 
     def describe(self) -> dict[str, t.Any]:
         """Return the link as a module's ``diff`` shows it."""

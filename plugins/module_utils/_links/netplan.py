@@ -15,6 +15,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
 
 DIRECTORY = "/etc/netplan"
+# netplan adds up what its files say of one interface, if they all say it in the section of its kind.
+SECTIONS = {"bond": "bonds", "bridge": "bridges", "vlan": "vlans"}
 
 
 def path(link: Link) -> str:
@@ -28,7 +30,8 @@ def render(link: Link) -> str:
         lines.append("  ethernets:")
         for member in link.bond.members:
             lines += [f'    "{member}":', "      optional: true", *([f"      mtu: {link.mtu}"] if link.mtu else [])]
-    lines += ["  bonds:" if link.bond else "  ethernets:", f'    "{link.netdev}":']
+    section = SECTIONS.get("bond" if link.bond else link.kind or "", "ethernets")
+    lines += [f"  {section}:", f'    "{link.netdev}":']
     if link.bond:
         names = {"miimon": "mii-monitor-interval", "lacp_rate": "lacp-rate", "xmit_hash_policy": "transmit-hash-policy"}
         lines += ["      interfaces:", *(f'        - "{member}"' for member in link.bond.members)]
@@ -77,4 +80,4 @@ def partition_files(link: Link) -> dict[str, str]:
     return networkd.partition_files(link, f"10-netplan-{link.ipoib.parent}.network")
 
 
-__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")
+__all__ = ("DIRECTORY", "SECTIONS", "bond_files", "partition_files", "path", "render")

@@ -13,9 +13,12 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
 DIRECTORY = "/etc/systemd/network"
 
 
+# The first file that matches an interface is the only one, so ours come before those that match many (Name=en*).
+PREFIX = "05-gpu-fabric-"
+
+
 def path(link: Link) -> str:
-    # The first file that matches an interface is the only one: the host's own for management must come after ours.
-    return f"{DIRECTORY}/{'05' if link.management else '60'}-gpu-fabric-{link.netdev}.network"
+    return f"{DIRECTORY}/{PREFIX}{link.netdev}.network"
 
 
 def render(link: Link) -> str:
@@ -48,12 +51,12 @@ def bond_files(link: Link) -> dict[str, str]:
     names = {"miimon": "MIIMonitorSec", "lacp_rate": "LACPTransmitRate", "xmit_hash_policy": "TransmitHashPolicy"}
     lines = ["[NetDev]", f"Name={link.netdev}", "Kind=bond", "", "[Bond]", f"Mode={bond.mode}"]
     lines += [f"{names[key]}={value}{'ms' if key == 'miimon' else ''}" for key, value in bond.options().items()]
-    found = {f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.netdev": "\n".join(lines) + "\n"}
+    found = {f"{DIRECTORY}/{PREFIX}{link.netdev}.netdev": "\n".join(lines) + "\n"}
     for member in bond.members:
         lines = ["[Match]", f"Name={member}", "", "[Link]", "RequiredForOnline=no"]
         lines += [f"MTUBytes={link.mtu}"] if link.mtu is not None else []
         lines += ["", "[Network]", f"Bond={link.netdev}", "LinkLocalAddressing=no", "IPv6AcceptRA=no"]
-        found[f"{DIRECTORY}/60-gpu-fabric-{member}.network"] = "\n".join(lines) + "\n"
+        found[f"{DIRECTORY}/{PREFIX}{member}.network"] = "\n".join(lines) + "\n"
     return found
 
 
@@ -66,11 +69,11 @@ def partition_files(link: Link, parent_file: str | None = None) -> dict[str, str
     assert ipoib is not None and ipoib.parent is not None and ipoib.pkey is not None
     lines = ["[NetDev]", f"Name={link.netdev}", "Kind=ipoib", "", "[IPoIB]"]
     lines += [f"PartitionKey={ipoib.pkey:#06x}", f"Mode={ipoib.mode}"]
-    beside = parent_file or f"60-gpu-fabric-{ipoib.parent}.network"
+    beside = parent_file or f"{PREFIX}{ipoib.parent}.network"
     return {
-        f"{DIRECTORY}/60-gpu-fabric-{link.netdev}.netdev": "\n".join(lines) + "\n",
-        f"{DIRECTORY}/{beside}.d/60-gpu-fabric-{link.netdev}.conf": f"[Network]\nIPoIB={link.netdev}\n",
+        f"{DIRECTORY}/{PREFIX}{link.netdev}.netdev": "\n".join(lines) + "\n",
+        f"{DIRECTORY}/{beside}.d/{PREFIX}{link.netdev}.conf": f"[Network]\nIPoIB={link.netdev}\n",
     }
 
 
-__all__ = ("DIRECTORY", "bond_files", "partition_files", "path", "render")
+__all__ = ("DIRECTORY", "PREFIX", "bond_files", "partition_files", "path", "render")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, Route
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import MAIN_TABLE, Link, Route
 
 DIRECTORY = "/etc/NetworkManager/system-connections"
 # Connections are known by UUID; a fixed one per interface name keeps the file the same in every run.
@@ -50,8 +50,8 @@ def section(link: Link, family: int) -> list[str]:
         lines.append(f"route{index}_options={','.join(options)}")
     for index, rule in enumerate(rules, 1):
         lines.append(f"routing-rule{index}=priority {rule.priority} from {rule.source} table {rule.table}")
-    # A rail never carries the default route of the node.
-    if not link.management:
+    # A rail never carries the default route of the node; a bond may be given one.
+    if not link.management and not any(route.dst == "default" and route.table == MAIN_TABLE for route in routes):
         lines.append("never-default=true")
     lines.append("method=manual" if addresses else "method=disabled" if family == 4 else "method=link-local")
     return lines

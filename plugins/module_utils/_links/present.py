@@ -104,6 +104,7 @@ def present_links(
             ),
             bond=present_bond(entry, interfaces),
             ipoib=present_ipoib(entry),
+            kind=(entry.get("linkinfo") or {}).get("info_kind"),
         )
     return links
 

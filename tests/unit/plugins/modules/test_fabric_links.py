@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import CommandFailed, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
     host as links_host,
@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import 
     networkd,
     networkmanager,
     rollback,
+    system,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES
@@ -41,6 +42,9 @@ class Host:
             "rail0": {"mtu": 1500, "up": False, "addresses": []},
         }
         self.ran: list[str] = []
+        # What systemd says of every unit, and what `netplan generate` thinks of what it reads.
+        self.says = "inactive"
+        self.takes: t.Callable[[], bool] = lambda: True
 
     def which(self, name: str) -> str:
         return f"/usr/bin/{name}"
@@ -59,7 +63,9 @@ class Host:
         elif command[:2] == ["ip", "address"]:
             addresses = self.links[command[5]]["addresses"]
             addresses.remove(command[3]) if command[2] == "del" else addresses.append(command[3])
-        return Result(tuple(argv), 0, "inactive", "")
+        if command == ["netplan", "generate"] and check and not self.takes():
+            raise CommandFailed(Result(tuple(argv), 1, "", "Error in network definition"))
+        return Result(tuple(argv), 0, self.says, "")
 
     def addresses(self) -> str:
         return json.dumps(
@@ -87,6 +93,8 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: True)
     monkeypatch.setattr(rollback, "RECORD", str(tmp_path / "pending.json"))
     monkeypatch.setattr(rollback, "DONE", str(tmp_path / "done"))
+    monkeypatch.setattr(system, "SYS", str(tmp_path / "sys"))
+    monkeypatch.setattr(system, "NETIF", str(tmp_path / "netif"))
     for manager in managers.MANAGERS.values():
         monkeypatch.setattr(manager.renderer, "DIRECTORY", str(tmp_path / manager.name))
     manages(monkeypatch, "systemd-networkd.service")
@@ -94,8 +102,10 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def manages(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
-    system = managers.System(frozenset([unit]), frozenset(["networkctl", "nmcli"]), None)
-    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: system)
+    commands = frozenset(["netplan"] if unit == "netplan" else ["networkctl", "nmcli"])
+    units = frozenset(["systemd-networkd.service" if unit == "netplan" else unit])
+    found = managers.System(units, commands, None, running=units)
+    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: found)
 
 
 def call(*links: dict[str, t.Any], check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
@@ -107,11 +117,11 @@ def call(*links: dict[str, t.Any], check_mode: bool = False, **params: t.Any) ->
 def test_rail_is_set_and_given_back_as_it_was_found(host: Host, tmp_path: pathlib.Path) -> None:
     first = call(RAIL)
     assert first["changed"] and host.links["rail0"] == {"mtu": 9000, "up": True, "addresses": ["10.224.0.11/24"]}
-    assert [path.name for path in (tmp_path / "networkd").iterdir()] == ["60-gpu-fabric-rail0.network"]
+    assert [path.name for path in (tmp_path / "networkd").iterdir()] == ["05-gpu-fabric-rail0.network"]
     assert call(RAIL)["changed"] is False
     assert call(state="absent")["changed"]
     assert host.links["rail0"] == {"mtu": 1500, "up": False, "addresses": []}
-    assert list((tmp_path / "networkd").iterdir()) == [] and not (tmp_path / "state/links.json").exists()
+    assert not (tmp_path / "networkd").exists() and not (tmp_path / "state/links.json").exists()
 
 
 def test_unit_is_disabled_with_the_last_link_where_the_first_had_enabled_it(
@@ -221,10 +231,119 @@ def test_networkmanager_sets_its_links_up_before_anything_else_does(
 def test_management_interface_in_anothers_file_is_refused_where_files_add_up(
     host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    system = managers.System(frozenset(), frozenset(["netplan"]), None)
-    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: system)
+    manages(monkeypatch, "netplan")
     (tmp_path / "netplan").mkdir()
+    # Neither a copy that netplan does not read nor a remark gives an interface addresses.
+    (tmp_path / "netplan/50-cloud-init.yaml.bak").write_text("network: {ethernets: {eno1: {dhcp4: true}}}\n")
+    (tmp_path / "netplan/00-site.yaml").write_text("network:\n  version: 2 # eno1 is for management\n")
+    assert "pending" in call(MANAGEMENT, rollback_s=60)
+    host.ran.clear()
     (tmp_path / "netplan/01-site.yaml").write_text("network:\n  ethernets:\n    eno1: {addresses: [10.20.0.5/24]}\n")
     with pytest.raises(LinkError, match=r"01-site.yaml sets up eno1"):
         call(MANAGEMENT, rollback_s=60)
+    assert not [line for line in host.ran if line.startswith(("ip", "systemd-run"))]
+
+
+def test_management_interface_is_looked_for_wherever_ifupdown_reads(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    interfaces = f"source {tmp_path}/ifupdown/*\nsource-directory {tmp_path}/site.d\n"
+    found = managers.System(frozenset(), frozenset(["ifup"]), interfaces)
+    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: found)
+    (tmp_path / "site.d").mkdir()
+    (tmp_path / "site.d/management").write_text("auto eno1\niface eno1 inet dhcp\n")
+    with pytest.raises(LinkError, match=r"site\.d/management sets up eno1, and ifupdown would add its addresses"):
+        call(MANAGEMENT, rollback_s=60)
+
+
+@pytest.mark.parametrize(
+    ("manager", "found", "refused"),
+    [
+        ("systemd-networkd.service", "/etc/systemd/network/00-all.network", True),
+        ("systemd-networkd.service", "/etc/systemd/network/20-wired.network", False),
+        ("systemd-networkd.service", "/run/systemd/network/10-netplan-all-en.network", False),
+        ("netplan", "/run/systemd/network/10-netplan-all-en.network", True),
+        ("netplan", "/run/systemd/network/10-netplan-rail0.network", False),
+        ("netplan", "/etc/systemd/network/05-gpu-fabric-rail0.network", False),
+        ("NetworkManager.service", "/etc/systemd/network/00-all.network", False),
+    ],
+)
+def test_file_that_comes_before_ours_is_named_before_anything_is_set(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, manager: str, found: str, refused: bool
+) -> None:
+    manages(monkeypatch, manager)
+    (tmp_path / "sys/class/net/rail0").mkdir(parents=True)
+    (tmp_path / "sys/class/net/rail0/ifindex").write_text("7\n")
+    (tmp_path / "netif").mkdir()
+    (tmp_path / "netif/7").write_text(f"ADMIN_STATE=configured\nNETWORK_FILE={found}\nDNS=\n")
+    if not refused:
+        assert call(RAIL)["changed"]
+        return
+    with pytest.raises(LinkError, match=rf"rail0 is set up by {found}, .* no effect at boot; leave rail0 out"):
+        call(RAIL)
     assert host.ran == []
+
+
+def test_file_that_its_manager_does_not_take_is_put_back_before_anything_is_set(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    manages(monkeypatch, "netplan")
+    call({**RAIL, "mtu": 4200})
+    file = tmp_path / "netplan/60-gpu-fabric-rail0.yaml"
+    before, links = file.read_text(), {name: dict(link) for name, link in host.links.items()}
+    host.takes = lambda: "mtu: 9000" not in file.read_text()
+    with pytest.raises(LinkError, match=r"No link was changed: netplan generate exited .* as it was before"):
+        call(RAIL)
+    assert file.read_text() == before and host.links == links
+    assert call({**RAIL, "mtu": 4200})["changed"] is False
+    # What netplan takes is there before the interface is touched, and networkd hears of it last.
+    host.takes = lambda: True
+    host.ran.clear()
+    call(RAIL)
+    assert [host.ran[0], host.ran[-1]] == ["netplan generate", "networkctl reload"]
+
+
+def test_file_of_somebody_else_of_the_same_name_is_kept_and_given_back(host: Host, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "networkd").mkdir()
+    theirs = tmp_path / "networkd/05-gpu-fabric-rail0.network"
+    theirs.write_text("[Match]\nName=rail0\n")
+    theirs.chmod(0o640)
+    shown = call(RAIL, check_mode=True)["diff"]
+    assert any(item["before"].startswith("[Match]\nName=rail0") for item in shown)
+    call(RAIL)
+    assert "Address=10.224.0.11/24" in theirs.read_text() and call(RAIL)["changed"] is False
+    given_back = call(state="absent")
+    assert any(item["after"] == "[Match]\nName=rail0\n" for item in given_back["diff"])
+    assert theirs.read_text() == "[Match]\nName=rail0\n"
+    assert call(state="absent")["changed"] is False and not (tmp_path / "state").exists()
+
+
+def test_run_after_one_that_was_cut_off_waits_for_the_way_back(host: Host, tmp_path: pathlib.Path) -> None:
+    call(MANAGEMENT, rollback_s=60)
+    host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
+    call(MANAGEMENT, RAIL, confirm=True)
+    # The controller is gone; the files are written, and the clock still runs.
+    host.says = "active"
+    host.ran.clear()
+    for params in ({}, {"rollback_s": 60}, {"state": "absent", "rollback_s": 60}):
+        with pytest.raises(LinkError, match="eno1 and did not confirm that to the end"):
+            call(*(() if "state" in params else (MANAGEMENT, RAIL)), **params)
+    assert [line for line in host.ran if not line.startswith("systemctl is-active")] == []
+    host.says = "inactive"
+    assert call(MANAGEMENT, RAIL, confirm=True)["confirmed"] is True
+
+
+def test_states_of_units_are_read_by_name_whichever_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "systemctl": "Id=NetworkManager.service\nActiveState=active\nUnitFileState=enabled\n\n"
+        "Id=systemd-networkd.service\nActiveState=inactive\nUnitFileState=enabled\n\n"
+        "Id=networking.service\nActiveState=inactive\nUnitFileState=\n",
+        "nmcli": "eno1:connected\nens1f0np0:unmanaged\nwlan\\:0:unmanaged\nlo:connected (externally)\n",
+    }
+    cli = types.SimpleNamespace(
+        which=lambda name: name == "nmcli", run=lambda argv, **_: Result(tuple(argv), 0, answers[argv[0]], "")
+    )
+    found = system.read_system(cli)  # type: ignore[arg-type]
+    assert found.running == {"NetworkManager.service"}
+    assert found.units == {"NetworkManager.service", "systemd-networkd.service"}
+    assert found.unmanaged == {"ens1f0np0", "wlan:0"} and found.commands == {"nmcli"}

@@ -182,14 +182,14 @@ def test_interface_cannot_be_rail_and_member() -> None:
 def test_networkd_files() -> None:
     files = managers.files(managers.MANAGERS["networkd"], [WANTED])
     assert sorted(path.rpartition("/")[2] for path in files) == [
-        "60-gpu-fabric-bond0.netdev",
-        "60-gpu-fabric-bond0.network",
-        "60-gpu-fabric-eno2.network",
-        "60-gpu-fabric-eno3.network",
+        "05-gpu-fabric-bond0.netdev",
+        "05-gpu-fabric-bond0.network",
+        "05-gpu-fabric-eno2.network",
+        "05-gpu-fabric-eno3.network",
     ]
     netdev = configparser.ConfigParser()
     netdev.optionxform = str  # type: ignore[assignment,method-assign]
-    netdev.read_string(files[f"{networkd.DIRECTORY}/60-gpu-fabric-bond0.netdev"])
+    netdev.read_string(files[f"{networkd.DIRECTORY}/05-gpu-fabric-bond0.netdev"])
     assert dict(netdev["NetDev"]) == {"Name": "bond0", "Kind": "bond"}
     assert dict(netdev["Bond"]) == {
         "Mode": "802.3ad",
@@ -197,7 +197,7 @@ def test_networkd_files() -> None:
         "LACPTransmitRate": "fast",
         "TransmitHashPolicy": "layer3+4",
     }
-    member = files[f"{networkd.DIRECTORY}/60-gpu-fabric-eno3.network"].splitlines()
+    member = files[f"{networkd.DIRECTORY}/05-gpu-fabric-eno3.network"].splitlines()
     assert "Name=eno3" in member and "Bond=bond0" in member and "MTUBytes=9000" in member
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import itertools
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -104,7 +105,88 @@ def test_manager_that_runs_the_network_is_chosen(units: tuple, commands: tuple, 
 def test_ifupdown_that_reads_no_directory_is_refused() -> None:
     system = managers.System(frozenset(), frozenset({"ifup"}), "auto lo\niface lo inet loopback\n")
     with pytest.raises(LinkError, match=r"add the line 'source /etc/network/interfaces\.d/\*'"):
-        managers.choose(system)
+        managers.choose(system, links=[LINK])
+    # What is to be taken away need not be read.
+    assert managers.choose(system).name == "ifupdown"
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "read"),
+    [
+        ("source /etc/network/interfaces.d/*", True),
+        ("source interfaces.d/*", True),
+        ("source-directory /etc/network/interfaces.d", True),
+        ("source-directory interfaces.d/", True),
+        ("source /etc/network/other.d/* /etc/network/*.d/*", True),
+        ("source /etc/network/interfaces.d/*.cfg", False),
+        ("source /etc/network/*", False),
+        ("# source /etc/network/interfaces.d/*", False),
+        ("source /etc/network/interfaces.d/eth0", False),
+    ],
+)
+def test_ifupdown_reads_what_its_patterns_match(interfaces: str, read: bool) -> None:
+    partition = wanted_link({"netdev": "ib0.8005"})
+    assert ifupdown.reads(f"auto lo\n{interfaces}\n", ifupdown.path(partition)) is read
+    # source-directory reads no file with a dot in its name.
+    assert "." not in ifupdown.path(partition).rpartition("/")[2]
+
+
+NM, NETWORKD = UNITS
+RUNNING = frozenset(UNITS)
+
+
+@pytest.mark.parametrize(
+    ("system", "chosen"),
+    [
+        # installed, and nobody uses it
+        (managers.System(frozenset([NM]), frozenset(["netplan"]), None, netplan=False), "networkmanager"),
+        (managers.System(frozenset(), frozenset(["netplan", "ifup"]), None, netplan=False), "ifupdown"),
+        # a desktop's netplan, which hands everything over
+        (managers.System(frozenset([NM]), frozenset(["netplan"]), None), "networkmanager"),
+        (managers.System(RUNNING, frozenset(["netplan"]), None), "netplan"),
+        # told to leave the link alone, and not the only one
+        (managers.System(RUNNING, frozenset(), None, unmanaged=frozenset(["ens1f0np0"])), "networkd"),
+        (managers.System(RUNNING, frozenset(), None, unmanaged=frozenset(["ens9"])), "networkmanager"),
+    ],
+)
+def test_manager_among_several_is_the_one_that_has_the_link(system: managers.System, chosen: str) -> None:
+    system = system._replace(interfaces_file="source /etc/network/interfaces.d/*\n")
+    assert managers.choose(system, links=[LINK]).name == chosen
+
+
+def test_manager_that_would_not_keep_a_link_is_refused_with_the_way_out() -> None:
+    alone = managers.System(frozenset([NM]), frozenset(), None, unmanaged=frozenset(["ens1f0np0", "eno2"]))
+    with pytest.raises(LinkError, match=r"NetworkManager leaves ens1f0np0 alone .* unmanaged-devices"):
+        managers.choose(alone, links=[LINK])
+    bond = wanted_link({"netdev": "bond0", "bond": {"members": ["eno2"], "mode": "active-backup"}})
+    with pytest.raises(LinkError, match="NetworkManager leaves eno2 alone"):
+        managers.choose(alone, "networkmanager", [bond])
+    with pytest.raises(LinkError, match="set rdma_network_manager to auto or networkmanager"):
+        managers.choose(alone, "netplan", [bond])
+
+
+def test_manager_that_does_not_run_is_not_asked_to_read_its_files() -> None:
+    netplan_ = managers.MANAGERS["netplan"]
+    stopped = managers.System(frozenset(), frozenset(), None)
+    assert managers.reloads(netplan_, stopped) == []
+    assert managers.reloads(netplan_, stopped._replace(running=RUNNING)) == [["networkctl", "reload"]]
+
+
+@pytest.mark.parametrize(("kind", "section"), [("bond", "bonds"), ("bridge", "bridges"), ("vlan", "vlans")])
+def test_interface_that_somebody_else_makes_keeps_its_kind(kind: str, section: str) -> None:
+    link = replace(wanted_link({"netdev": "bond0", "mtu": 9000, "addresses": ["10.224.0.11/24"]}), kind=kind)
+    assert list(yaml.safe_load(netplan.render(link))["network"]) == ["version", section]
+    with pytest.raises(LinkError, match=rf"bond0 is a {kind}, which NetworkManager makes .* 10\.224\.0\.11/24 \(nmcli"):
+        managers.made_by_another_connection(managers.MANAGERS["networkmanager"], [link])
+    managers.made_by_another_connection(managers.MANAGERS["networkmanager"], [LINK])
+    managers.made_by_another_connection(managers.MANAGERS["networkd"], [link])
+
+
+def test_networkmanager_lets_a_bond_with_a_gateway_have_the_default_route() -> None:
+    given = {"netdev": "bond0", "addresses": ["10.30.0.5/24"], "routes": [{"dst": "default", "via": "10.30.0.1"}]}
+    sections = configparser.ConfigParser()
+    sections.read_string(networkmanager.render(wanted_link(given)))
+    assert "never-default" not in sections["ipv4"] and sections["ipv6"]["never-default"] == "true"
 
 
 def test_host_without_any_manager_is_refused() -> None:

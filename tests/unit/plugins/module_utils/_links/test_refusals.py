@@ -170,5 +170,5 @@ def test_ipv6_that_is_switched_off_is_said_before_anything_is_set(
 @pytest.mark.parametrize("entry", [{}, [], {"set": {}}, {"before": {"mtu": 1500}, "set": None}])
 def test_record_that_lacks_a_part_is_named_with_what_to_do(state: StateFile, entry: t.Any) -> None:
     state.save({"rail0": entry})
-    with pytest.raises(LinkError, match=r"links\.json: rail0 has not both .* mend it, or remove it"):
+    with pytest.raises(LinkError, match=r"links\.json: rail0 lacks `before` or `set`.* mend it, or remove it"):
         links(state, Kernel({}), RAIL)
