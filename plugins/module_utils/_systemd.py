@@ -19,7 +19,10 @@ STOPPED = "stopped"
 # Not running now; whether it starts at boot is left as it is.
 PAUSED = "paused"
 
-_PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "Type", "Result", "NeedDaemonReload")
+_PROPERTIES = (
+    "Id", "LoadState", "ActiveState", "UnitFileState", "Type", "RemainAfterExit", "Result", "NeedDaemonReload",
+    "InactiveExitTimestampMonotonic",
+)  # fmt: skip
 # Units that cannot be enabled or are by what they are part of.
 _NOT_OURS_TO_ENABLE = ("static", "indirect", "generated", "alias", "transient")
 
@@ -28,17 +31,19 @@ class Unit(t.NamedTuple):
     """What systemd says of a unit. Of one that is not installed, only the name."""
 
     name: str
+    #: Its own name, where ``name`` is an alias: nothing else can be enabled.
+    id: str
     present: bool
     active: str
     enabled: str
     oneshot: bool
-    result: str
+    #: It has done its work and went, and left nothing that runs.
+    done: bool
     stale: bool
 
     @property
     def runs(self) -> bool:
-        # A oneshot unit that has done its work and went is as good as running.
-        return self.active == "active" or (self.oneshot and self.active == "inactive" and self.result == "success")
+        return self.active in ("active", "reloading", "refreshing") or self.done
 
     def __str__(self) -> str:
         return f"{self.active}, {self.enabled or 'without an [Install] section'}" if self.present else "not installed"
@@ -53,15 +58,25 @@ def parse_show(text: str, names: t.Sequence[str]) -> list[Unit]:
     return [
         Unit(
             name=name,
+            id=block.get("Id") or name,
             present=block.get("LoadState") not in ("not-found", None),
             active=block.get("ActiveState", ""),
             enabled=block.get("UnitFileState", ""),
             oneshot=block.get("Type") == "oneshot",
-            result=block.get("Result", ""),
+            done=_done(block),
             stale=block.get("NeedDaemonReload") == "yes",
         )
         for name, block in zip(names, blocks)
     ]
+
+
+def _done(block: t.Mapping[str, str]) -> bool:
+    """Whether a oneshot unit that is inactive is so because it has succeeded, not because it was never started."""
+    return (
+        (block.get("Type"), block.get("ActiveState"), block.get("Result")) == ("oneshot", "inactive", "success")
+        and block.get("RemainAfterExit") != "yes"
+        and block.get("InactiveExitTimestampMonotonic", "0") != "0"
+    )
 
 
 class UnitSet:
@@ -115,25 +130,26 @@ class UnitSet:
             enabled = ""
         active = ("active" if unit.present and not unit.oneshot else unit.active or "active") if started else "inactive"
         argv: list[str] = []
-        if enabled != unit.enabled and unit.enabled != "masked":
-            argv = ["systemctl", "enable" if started else "disable", unit.name]
-        elif unit.enabled == "masked" and started:
-            raise Failure(f"{unit.name} is masked on this host. Unmask it with: systemctl unmask {unit.name}")
-        if argv:
+        if unit.enabled.startswith("masked"):
+            if started:
+                raise Failure(f"{unit.id} is masked on this host. Unmask it with: systemctl unmask {unit.id}")
+            enabled = unit.enabled
+        elif enabled != unit.enabled:
+            argv = ["systemctl", "enable" if started else "disable", unit.id]
             self.argvs.append(argv)
         if started and unit.name in self._restart:
-            self.argvs.append(["systemctl", "restart", unit.name])
+            self.argvs.append(["systemctl", "restart", unit.id])
             self.changes.compare(unit.name, str(unit), f"restarted, {enabled}")
             return
         if started and unit.name in self._reload and unit.runs:
-            self.argvs.append(["systemctl", "reload", unit.name])
+            self.argvs.append(["systemctl", "reload", unit.id])
             self.changes.compare(unit.name, str(unit), f"reloaded, {enabled}")
             return
         if started and not unit.runs:
-            self.argvs.append(["systemctl", "start", unit.name])
+            self.argvs.append(["systemctl", "start", unit.id])
             active = "active"
         elif not started and unit.active not in ("inactive", "failed"):
-            self.argvs.append(["systemctl", "stop", unit.name])
+            self.argvs.append(["systemctl", "stop", unit.id])
         elif argv:
             active = unit.active
         else:
@@ -151,6 +167,11 @@ class UnitSet:
         for unit in self._show():
             if self._wanted[unit.name] == STARTED and not unit.runs:
                 raise Failure(f"{unit.name} is {unit} after it was started. Its log: journalctl -u {unit.name}")
+            if self._wanted[unit.name] != STARTED and unit.present and unit.active not in ("inactive", "failed"):
+                raise Failure(
+                    f"{unit.name} is {unit} after it was stopped: something has started it again. What may have: "
+                    f"systemctl list-dependencies --reverse {unit.name}, or a socket, path or timer of its name"
+                )
 
 
 __all__ = ("PAUSED", "STARTED", "STOPPED", "Unit", "UnitSet", "parse_show")

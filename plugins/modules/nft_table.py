@@ -17,7 +17,8 @@ description:
     somebody changed by hand is seen and mended. The wanted rules are tried in an empty network namespace first;
     rules that C(nft) refuses change nothing.
   - The new table replaces the old one in one transaction, so there is no moment without a filter.
-  - A systemd unit loads the file at boot, after C(nftables.service), whose configuration may flush all tables.
+  - A systemd unit loads the file at boot, after C(nftables.service), whose configuration may flush all tables, and
+    again whenever that service is reloaded or restarted.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -44,7 +45,9 @@ options:
     type: str
     default: gpu-fabric-firewall.service
   state:
-    description: V(absent) removes the table, its file and its unit.
+    description:
+      - V(absent) removes the table, its file and its unit, or gives back what somebody else had in files of those
+        names.
     type: str
     choices: [present, absent]
     default: present
@@ -70,20 +73,21 @@ table:
   type: str
 """
 
+import re
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Failure,
-    Folders,
-    read_text,
-    remove,
-    write_atomic,
-)
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import STARTED, STOPPED, UnitSet
 
+UNITS = "/etc/systemd/system"
+# What nft takes for a name, and what stands in a unit's command line as it is.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_UNIT = re.compile(r"[A-Za-z0-9:_.-]+\.service")
+_PATH = re.compile(r"/[A-Za-z0-9_./+:@,=-]+")
 UNIT = """\
 # Managed by railyard.gpu_fabric; changes are overwritten.
 [Unit]
@@ -91,6 +95,7 @@ Description=Packet filter of the GPU fabric
 # The distribution's own service may begin with `flush ruleset`.
 After=nftables.service
 PartOf=nftables.service
+ReloadPropagatedFrom=nftables.service
 Before=network-pre.target
 Wants=network-pre.target
 DefaultDependencies=no
@@ -102,7 +107,7 @@ Type=oneshot
 RemainAfterExit=yes
 ExecStart={nft} -f {path}
 ExecReload={nft} -f {path}
-ExecStop={nft} delete table {table}
+ExecStop=-{nft} delete table {table}
 
 [Install]
 WantedBy=sysinit.target
@@ -120,7 +125,7 @@ def script(table: str, rules: str) -> str:
 
 
 # Loading and listing in one transaction would list the table before it is complete, so two commands share a namespace.
-TRY = 'printf "%s" "$1" | nft -f - && nft list table $2'
+TRY = 'printf "%s" "$1" | nft -f - && nft --stateless list table $2'
 
 
 def canonical(cli: Cli, table: str, text: str) -> str:
@@ -132,10 +137,10 @@ def canonical(cli: Cli, table: str, text: str) -> str:
 
 
 def loaded(cli: Cli, table: str) -> str | None:
-    """Return the table as the kernel has it; ``None`` where there is none."""
+    """Return the table as the kernel has it, without what its counters count; ``None`` where there is none."""
     if cli.which("nft") is None:
         return None
-    listed = cli.run(["nft", "list", "table", *table.split()], check=False)
+    listed = cli.run(["nft", "--stateless", "list", "table", *table.split()], check=False)
     if listed.rc == 0:
         return listed.stdout
     if "No such file or directory" in listed.stderr:
@@ -143,52 +148,65 @@ def loaded(cli: Cli, table: str) -> str | None:
     raise Failure(f"Cannot read table {table}: {listed.stderr.strip()}")
 
 
-def unit_state(cli: Cli, unit: str) -> str:
-    return cli.run(["systemctl", "is-enabled", unit], check=False).stdout.strip() or "absent"
+def replace(cli: Cli, table: str, text: str | None) -> None:
+    """Have the kernel's table be ``text``, or not be there."""
+    if text is not None:
+        cli.run(["nft", "-f", "-"], stdin=text)
+    elif loaded(cli, table) is not None:
+        cli.run(["nft", "delete", "table", *table.split()])
 
 
-def run(module: AnsibleModule) -> dict[str, t.Any]:
-    params, cli = module.params, Cli()
-    table = f"{params['family']} {params['name']}"
-    unit, path = params["unit"], params["path"]
-    unit_path = f"/etc/systemd/system/{unit}"
+def checked(params: t.Mapping[str, t.Any]) -> str:
+    """The table's family and name, where everything that goes into a script or a unit can stand there."""
+    for option, pattern in (("name", _NAME), ("unit", _UNIT), ("path", _PATH)):
+        if not pattern.fullmatch(params[option]):
+            raise Failure(f"{option}: {params[option]!r} does not match {pattern.pattern}; nothing was changed")
+    return f"{params['family']} {params['name']}"
+
+
+def run(
+    params: t.Mapping[str, t.Any], check_mode: bool, cli: Cli, originals: StateFile, units: str = UNITS
+) -> dict[str, t.Any]:
+    table, unit = checked(params), params["unit"]
+    paths = (params["path"], f"{units}/{unit}")
+    present = params["state"] == "present"
     nft = cli.which("nft")
-    wanted_text = wanted_unit = wanted_table = None
-    if params["state"] == "present":
-        if nft is None and not module.check_mode:
+    wanted_table = wanted_text = None
+    entries = [Wanted(path, ORIGINAL) for path in paths]
+    if present:
+        if nft is None and not check_mode:
             raise Failure("There is no nft on this host; install the package nftables")
         wanted_text = script(table, params["rules"])
-        wanted_unit = UNIT.format(nft=nft or "/usr/sbin/nft", path=path, table=table)
+        text_of_unit = UNIT.format(nft=nft or "/usr/sbin/nft", path=params["path"], table=table)
+        entries = [Wanted(path, PRESENT, text, mode=0o644) for path, text in zip(paths, (wanted_text, text_of_unit))]
         # Before the package is there, a dry run can only show the rules as they were written.
         wanted_table = canonical(cli, table, wanted_text) if nft else wanted_text
+    files = FileSet(entries, cli, originals, check_mode)
+    steps = files.plan()
+    changes = files.changes
+    service = {unit: STARTED if present else STOPPED}
+    for change in UnitSet(service, [], cli, check_mode=True).changes:
+        changes.compare(f"unit {unit}", change.before, change.after)
     present_table = loaded(cli, table)
-    enabled = unit_state(cli, unit) == "enabled"
-
-    changes = ChangeSet()
     reload = changes.compare(f"table {table}", present_table, wanted_table)
-    write = changes.compare(path, read_text(path), wanted_text)
-    rewrite = changes.compare(unit_path, read_text(unit_path), wanted_unit)
-    switch = changes.compare(f"unit {unit} enabled", enabled, params["state"] == "present")
 
-    folders = Folders()
-    if changes and not module.check_mode:
-        if params["state"] == "absent" and enabled:
-            cli.run(["systemctl", "disable", unit])
-        for differs, where, text in ((write, path, wanted_text), (rewrite, unit_path, wanted_unit)):
-            if differs and text is None:
-                remove(where)
-            elif differs:
-                folders.remember(where)
-                write_atomic(where, text)
-        folders.prune()
-        if rewrite:
+    if not check_mode:
+        if not present:
+            UnitSet(service, [], cli, check_mode).apply()
+        if reload:
+            replace(cli, table, wanted_text)
+        try:
+            files.apply(steps)
+        except Failure as exc:
+            if reload:
+                back = present_table and f"table {table}\ndelete table {table}\n{present_table}"
+                replace(cli, table, back)
+            raise Failure(f"{exc}. The table is as it was before, too", **exc.details) from exc
+        if files.changed_paths:
             cli.run(["systemctl", "daemon-reload"])
-        if reload and wanted_table is None:
-            cli.run(["nft", "delete", "table", *table.split()])
-        elif reload:
-            cli.run(["nft", "-f", path])
-        if switch and params["state"] == "present":
-            cli.run(["systemctl", "enable", unit])
+        if present:
+            # Started, it comes back with nftables.service even before the next boot.
+            UnitSet(service, [], cli, check_mode).apply()
         now = loaded(cli, table)
         if now != wanted_table:
             raise Failure(f"The kernel has another table {table} than was loaded: {now!r}")
@@ -209,7 +227,7 @@ def main() -> t.NoReturn:
         supports_check_mode=True,
     )
     try:
-        result = run(module)
+        result = run(module.params, module.check_mode, Cli(), StateFile("files.json"))
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(**result)

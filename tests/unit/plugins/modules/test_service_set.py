@@ -57,6 +57,7 @@ def unit(active: str = "inactive", enabled: str = "disabled", **more: str) -> di
     return {"LoadState": "loaded", "ActiveState": active, "UnitFileState": enabled, "NeedDaemonReload": "no", **more}
 
 
+RAN = {"InactiveExitTimestampMonotonic": "81234567"}
 WANTED = {"nvidia-persistenced": "started", "nvidia-fabricmanager": "stopped"}
 
 
@@ -98,8 +99,35 @@ def test_a_unit_that_dies_at_once_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_static_units_are_not_enabled_and_oneshots_may_be_done() -> None:
-    systemd = Systemd(a=unit("active", "static"), b=unit("inactive", "enabled", Type="oneshot"))
+    systemd = Systemd(a=unit("active", "static"), b=unit("inactive", "enabled", Type="oneshot", **RAN))
     assert not len(UnitSet({"a": "started", "b": "started"}, [], systemd, check_mode=False).changes)
+
+
+def test_oneshots_that_were_never_started_are() -> None:
+    systemd = Systemd(
+        never=unit(enabled="enabled", Type="oneshot", InactiveExitTimestampMonotonic="0"),
+        stopped=unit(enabled="enabled", Type="oneshot", RemainAfterExit="yes", **RAN),
+    )
+    todo = UnitSet({"never": "started", "stopped": "started"}, [], systemd, check_mode=False)
+    assert todo.argvs == [["systemctl", "start", f"{name}.service"] for name in ("never", "stopped")]
+
+
+def test_an_alias_is_enabled_by_its_own_name() -> None:
+    systemd = Systemd(sshd=unit(Id="ssh.service"))
+    todo = UnitSet({"sshd": "started"}, [], systemd, check_mode=False)
+    assert todo.argvs == [["systemctl", "enable", "ssh.service"], ["systemctl", "start", "ssh.service"]]
+
+
+def test_what_reloads_runs() -> None:
+    systemd = Systemd(a=unit("reloading", "enabled"))
+    assert not len(UnitSet({"a": "started"}, [], systemd, check_mode=False).changes)
+
+
+def test_what_does_not_stay_stopped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    systemd = Systemd(docker=unit("active", "disabled"))
+    monkeypatch.setattr(systemd, "_change", lambda verb, name: 0)
+    with pytest.raises(Failure, match=r"docker\.service is active, disabled after it was stopped: .*a socket, path"):
+        UnitSet({"docker": "stopped"}, [], systemd, check_mode=False).apply()
 
 
 def test_restart_is_always_a_change() -> None:
@@ -131,7 +159,9 @@ def test_changed_unit_files_are_read_first() -> None:
     assert systemd.ran[0] == "daemon-reload"
 
 
-def test_a_masked_unit_is_left_to_whoever_masked_it() -> None:
-    systemd = Systemd(nvidia__persistenced=unit(enabled="masked"))
+@pytest.mark.parametrize("state", ["masked", "masked-runtime"])
+def test_a_masked_unit_is_left_to_whoever_masked_it(state: str) -> None:
+    systemd = Systemd(nvidia__persistenced=unit(enabled=state))
     with pytest.raises(Failure, match=f"systemctl unmask {DAEMON}"):
         UnitSet({DAEMON: "started"}, [], systemd, check_mode=False)
+    assert not UnitSet({DAEMON: "stopped"}, [], systemd, check_mode=False).argvs
