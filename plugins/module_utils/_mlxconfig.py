@@ -17,8 +17,16 @@ import re
 import typing as t
 
 GATE = "ADVANCED_PCI_SETTINGS"
-#: What firmware shows only once GATE is in force.
-ADVANCED = frozenset({"MAX_ACC_OUT_READ", "PCI_WR_ORDERING", "HIDE_PORT2_PF"})
+#: What firmware may show only with GATE: once it is in force, or as soon as it is written.
+ADVANCED = frozenset({"MAX_ACC_OUT_READ", "PCI_WR_ORDERING", "HIDE_PORT2_PF", "FORCE_ETH_PCI_SUBCLASS"})
+_EMBEDDED = (
+    "INTERNAL_CPU_PAGE_SUPPLIER",
+    "INTERNAL_CPU_ESWITCH_MANAGER",
+    "INTERNAL_CPU_IB_VPORT0",
+    "INTERNAL_CPU_OFFLOAD_ENGINE",
+)
+#: Hidden parameters and the one that has to be 1 for them.
+GATES = {**dict.fromkeys(ADVANCED, GATE), **dict.fromkeys(_EMBEDDED, "INTERNAL_CPU_MODEL")}
 #: Parameters that no reset of the card brings into force: the processor beside it keeps its power.
 POWERCYCLE = ("INTERNAL_CPU_",)
 #: Parameters that say how many functions a card shows.
@@ -75,7 +83,7 @@ class Resolution(t.NamedTuple):
     """The wanted settings in a card's own names."""
 
     settings: dict[str, t.Any]
-    #: Wait until GATE is in force.
+    #: Wait until their gate is in force.
     deferred: dict[str, t.Any]
     #: Optional ones that this card does not have.
     skipped: list[str]
@@ -145,12 +153,12 @@ def _absent(
     match = _PORT.match(name)
     if (match.group("stem") if match else name) == LINK_TYPE and label_of(value) in ETHERNET:
         return  # a card that knows no other link than Ethernet has no such parameter
-    gate = parameters.get(GATE)
-    if name in ADVANCED and gate is not None and number_of(gate.get("current")) != 1:
-        if same(wanted.get(GATE, 0), "True(1)"):
+    gate = GATES.get(name, "")
+    if gate in parameters and number_of(parameters[gate].get("current")) != 1:
+        if number_of(wanted.get(gate)) == 1:
             found.deferred[name] = value
         else:
-            found.refusals.append(f"{name} is shown only once {GATE} is in force; set {GATE} to 1 along with it")
+            found.refusals.append(f"{name} is shown only once {gate} is in force; set {gate} to 1 along with it")
         return
     if name in optional:
         found.skipped.append(name)
@@ -213,6 +221,7 @@ __all__ = (
     "ADVANCED",
     "FUNCTIONS",
     "GATE",
+    "GATES",
     "LINK_TYPE",
     "Difference",
     "Parameters",

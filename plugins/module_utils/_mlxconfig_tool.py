@@ -132,10 +132,10 @@ class Tool:
 
 
 def _errors(result: Result) -> list[str]:
-    """From the first error on: what it is about follows on further lines."""
+    """From the first error on: what it is about follows on further lines, and how to use the tool behind them."""
     lines = [line.strip() for line in (result.stdout + "\n" + result.stderr).splitlines() if line.strip()]
     first = next((number for number, line in enumerate(lines) if line.startswith("-E-")), len(lines))
-    return lines[first:]
+    return lines[first : first + 6]
 
 
 def _said(result: Result) -> str:

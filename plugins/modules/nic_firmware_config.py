@@ -187,7 +187,8 @@ class Card:
         What nobody wants and the firmware does not show any more, as behind a gate that went back, is forgotten.
         """
         kept = {*self.resolution.settings, *self.resolution.deferred}
-        back = {n for n, v in self.released.items() if firmware.same(v, self.parameters[n].get("current"))}
+        shown = {name: self.parameters.get(name, {}).get("current") for name in self.released}
+        back = {n for n, v in self.released.items() if firmware.same(v, shown[n])}
         first = {n: v for n, v in self.first.items() if n in kept or n in self.released.keys() - back}
         for item in todo:
             if item.name not in self.released:
@@ -232,16 +233,14 @@ def carries(functions: t.Collection[str], protected: t.Collection[str], pci: Pci
     )
 
 
-def check(cards: t.Sequence[Card], todo: t.Mapping[str, list[firmware.Difference]], tool: Tool) -> None:
+def check(cards: t.Sequence[Card], rehearse: t.Callable[[], t.Sequence[str | None]]) -> None:
     """Names first, then values: the tool itself judges them, and is told not to go on."""
     reasons: dict[str, list[str]] = {}
     for card in cards:
         for reason in card.resolution.refusals:
             reasons.setdefault(reason, []).append(card.device)
     if not reasons:
-        for card in cards:
-            words = {item.name: item.argument for item in todo[card.device]}
-            refusal = tool.rehearse(card.device, words) if words else None
+        for card, refusal in zip(cards, rehearse()):
             if refusal:
                 reasons.setdefault(refusal, []).append(card.device)
     if reasons:
@@ -259,11 +258,14 @@ def write(card: Card, todo: list[firmware.Difference], tool: Tool) -> None:
         told = ", ".join(f"{item.name} is {item.next} and was to be {item.argument}" for item in todo)
         raise Failure(f"{card.device}: {told}: {exc}", **exc.details) from exc
     card.parameters = tool.query(card.device)
+    names = {item.name for item in todo}
+    # what is given back along with its gate hides behind it at once
+    hidden = {name for name in names - set(card.parameters) if firmware.GATES.get(name) in names}
     coming = {item.name: card.parameters.get(item.name, {}).get("next") for item in todo}
     lost = [
         f"{item.name} is {coming[item.name]} for the next boot after it was set to {item.argument}"
         for item in todo
-        if not firmware.same(item.wanted, coming[item.name])
+        if item.name not in hidden and not firmware.same(item.wanted, coming[item.name])
     ]
     if lost:
         raise Failure(f"{card.device}: {'; '.join(lost)}; see what mlxconfig -d {card.device} -e q shows")
@@ -383,7 +385,12 @@ class Run:
     def _pass(self) -> dict[str, list[firmware.Difference]]:
         """Look at every card, check all that is asked for, then write what differs."""
         todo = dict(zip((c.device for c in self.cards), self._each(lambda card: card.look(self.tool))))
-        check(self.cards, todo, self.tool)
+
+        def rehearse(card: Card) -> str | None:
+            words = {item.name: item.argument for item in todo[card.device]}
+            return self.tool.rehearse(card.device, words) if words else None
+
+        check(self.cards, lambda: self._each(rehearse))
         for card in self.cards:
             for item in todo[card.device]:
                 self.changes.compare(f"{card.device} {item.name}", item.next, item.argument)
@@ -471,8 +478,7 @@ class Run:
                 self.resets.append(card.device)
                 self.changes.compare(f"{card.device} firmware reset", None, ", ".join(sorted(names)) or firmware.GATE)
                 if self.check_mode:
-                    for name, value in card.resolution.deferred.items():
-                        self.changes.compare(f"{card.device} {name}", "(not shown)", firmware.argument(value, ""))
+                    self._would_follow(card)
                     self.needs[card.device] = "none"
                     continue
                 present = Presence(card, self.pci, names)
@@ -485,6 +491,15 @@ class Run:
             self._needs(todo)
             if "fwreset" not in self.needs.values():
                 return
+
+    def _would_follow(self, card: Card) -> None:
+        """What check mode cannot see yet: hidden settings are written after the reset, and reset again."""
+        deferred = card.resolution.deferred
+        for name, value in deferred.items():
+            self.changes.compare(f"{card.device} {name}", "(not shown)", firmware.argument(value, ""))
+        if deferred:
+            self.changed_cards.add(card.device)
+            self.changes.compare(f"{card.device} firmware reset", None, ", ".join(sorted(deferred)))
 
     def _tell_of_stuck(self, coming: t.Mapping[str, set[str]]) -> None:
         """Some settings come into force with the card's power only, which nothing tells before."""

@@ -42,6 +42,8 @@ _ROW = re.compile(
     r"^\s*(?P<modified>\*)?\s*(?P<read_only>RO\s)?\s*"
     r"(?P<name>[A-Z][A-Z0-9]*(?:_[A-Za-z0-9_]*)?(?:\[[\d.]+\])?)(?P<values>(?:\s+\S+)+)\s*$"
 )
+# A value that fills its column stands right before the next one.
+_VALUE = re.compile(r"[^\s()]*\([^\s()]*\)|\S+")
 _UNTOLD = "N/A"
 _FIELD = re.compile(r"^(Device type|Name|Description|Device|PSID|Versions?|Part number):\s*(.*?)\s*$", re.IGNORECASE)
 _KEYS = {"device type": "device_type", "name": "name", "description": "description", "device": "device"}
@@ -136,7 +138,7 @@ class _Reader:
             return False
         if self.lost:
             return True
-        values = match.group("values").split()
+        values = _VALUE.findall(match.group("values"))
         if not line.terminated:
             self.problems.cut(line)
             return True

@@ -115,6 +115,14 @@ def test_array_is_refused_by_name_and_so_is_a_part_of_it(name: str) -> None:
     assert f"{name} is an array" in firmware.resolve({name: 1}, [], card).refusals[0]
 
 
+def test_parameter_of_the_embedded_processor_waits_for_its_model() -> None:
+    card = {"INTERNAL_CPU_MODEL": parameter("SEPARATED_HOST(0)")}
+    wanted = {"INTERNAL_CPU_MODEL": "1", "INTERNAL_CPU_OFFLOAD_ENGINE": 1}
+    assert firmware.resolve(wanted, [], card).deferred == {"INTERNAL_CPU_OFFLOAD_ENGINE": 1}
+    refusals = firmware.resolve({"INTERNAL_CPU_OFFLOAD_ENGINE": 1}, [], card).refusals
+    assert "shown only once INTERNAL_CPU_MODEL is in force" in refusals[0]
+
+
 def test_near_name_is_told_whatever_its_case() -> None:
     found = firmware.resolve({"sriov_en": 1}, [], {"SRIOV_EN": parameter("False(0)")})
     assert "the nearest that it has is SRIOV_EN" in found.refusals[0]

@@ -302,19 +302,40 @@ def test_what_hid_again_behind_its_gate_is_not_remembered_for_ever(host: Host) -
     assert host.parameter("ADVANCED_PCI_SETTINGS") == ("False(0)", "False(0)") and host.record == {}
 
 
-def test_setting_that_shows_as_soon_as_its_gate_is_written_takes_no_second_run(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = nvconfig.visible
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that shows and hides parameters by the value that their gate has for the next boot."""
 
-    def at_once(settings: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+    def visible(settings: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
         gate = settings.get("ADVANCED_PCI_SETTINGS", {}).get("next") == "True(1)"
-        return settings if gate else shown(settings)
+        return {name: entry for name, entry in settings.items() if gate or not entry.get("advanced")}
 
-    monkeypatch.setattr(nvconfig, "visible", at_once)
-    wanted = {"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": 1}
-    assert host.run(wanted)["deferred"] == {} and host.parameter("PCI_WR_ORDERING")[1] == "force_relax(1)"
+    monkeypatch.setattr(nvconfig, "visible", visible)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_setting_that_shows_as_soon_as_its_gate_is_written_takes_no_second_run(host: Host) -> None:
+    wanted = {"ADVANCED_PCI_SETTINGS": 1, "MAX_ACC_OUT_READ": 44}
+    assert host.run(wanted)["deferred"] == {} and host.parameter("MAX_ACC_OUT_READ")[1] == "44"
     assert not host.run(wanted)["changed"]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("consent", ["none", "fwreset"])
+def test_setting_that_hides_as_soon_as_its_gate_is_given_back_is_no_failure(host: Host, consent: str) -> None:
+    host.run({"ADVANCED_PCI_SETTINGS": 1, "MAX_ACC_OUT_READ": 44}, allow_disruption="fwreset")
+    host.run(allow_disruption=consent)
+    assert host.parameter("MAX_ACC_OUT_READ")[1] == "0" and host.parameter("ADVANCED_PCI_SETTINGS")[1] == "False(0)"
+    assert host.run(allow_disruption="fwreset")["reset_needed"] == "none" and host.record == {}
+
+
+def test_check_mode_tells_of_what_follows_a_reset(host: Host) -> None:
+    wanted = {"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": "force_relax"}
+    told = host.run(wanted, allow_disruption="fwreset", check_mode=True)
+    done = host.run(wanted, allow_disruption="fwreset")
+    for key in ("after", "after_header"):
+        assert [part[key] for part in told["diff"]] == [part[key] for part in done["diff"]]
+    assert told["changed_cards"] == done["changed_cards"] and told["resets"] == done["resets"]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

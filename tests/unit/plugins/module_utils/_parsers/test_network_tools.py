@@ -249,6 +249,7 @@ def test_mlxconfig_names_with_small_letters_and_values_that_firmware_does_not_te
     text = (
         "Device #1:\n\nConfigurations:                    Default         Current         Next Boot\n"
         "*RO      EXP_ROM_UEFI_x86_ENABLE                     True(1)         N/A             False(0)        \n"
+        "         PARTIAL_WRITE_CACHE_MODE            ADDRESS_BASED(3)ADDRESS_BASED(3)ADDRESS_BASED(3)\n"
         "         SWITCH_COMPT_FEATURE_MASK           0x0(0)          0x0(0)          0x10(16)        \n"
         "The '*' shows parameters with next value different from default/current value.\n"
     )
@@ -256,6 +257,7 @@ def test_mlxconfig_names_with_small_letters_and_values_that_firmware_does_not_te
     parameters = value["devices"][0]["parameters"]
     rom = {"default": "True(1)", "next": "False(0)", "modified": True, "read_only": True}
     assert parameters["EXP_ROM_UEFI_x86_ENABLE"] == rom and problems == ()
+    assert parameters["PARTIAL_WRITE_CACHE_MODE"]["next"] == "ADDRESS_BASED(3)"
     assert parameters["SWITCH_COMPT_FEATURE_MASK"]["next"] == "0x10(16)"
     told = {"default_value": 1, "current_value": "N/A", "next_value": 2, "modified": True, "read_only": False}
     document = json.dumps({"Device #1": {"device": "18:00.0", "tlv_configuration": {"NUM_OF_VFS": told}}})
