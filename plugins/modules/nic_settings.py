@@ -15,7 +15,7 @@ description:
   - Sets what a NIC forgets at reset (trust mode, DSCP map, priority flow control, pause, CNP marking, traffic class,
     PCIe read request size) by reading, comparing and writing only what differs, one port after another.
   - Installs the very same code as C(gpu-fabric-nic) with one systemd unit per port, so that boot and Ansible
-    cannot disagree.
+    cannot disagree. The unit runs at every boot and, by a rule of udev, whenever the port or its adapter appears again.
   - Uses C(mlnx_qos) where it is installed, else iproute2's C(dcb).
   - Changing priority flow control, link mode, FEC, channels or rings takes the link down for a moment. That needs
     O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
@@ -52,9 +52,9 @@ options:
             C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),
             C(cnp_priority), C(ecn) (dict by priority of C(rp) and C(np), booleans), C(traffic_class) (byte),
             C(rdma_cm_tos) (byte), C(accelerations) (dict of booleans), C(max_read_request_bytes), C(irq_affinity) (list
-            of CPUs such as V(0-55)), C(link) (dict with C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs), V(baser),
-            V(llrs) or V(off)), C(channels) (number of combined ones), C(rings) (V(max), or a dict with C(rx) and
-            C(tx)).
+            of CPUs such as V(0-55)), C(link) (dict with C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs),
+            V(baser), V(llrs) or V(off)), C(channels) (number of combined ones), C(rings) (V(max), or a dict with C(rx)
+            and C(tx)).
           - A C(link) or C(fec) with which the link does not come back is taken back, and the call fails.
           - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.
@@ -136,7 +136,8 @@ def load(state: StateFile) -> Record:
                 " give that up"
             )
         port = program.port_of(saved["port"])
-        found[port.netdev] = {**saved, "port": port._asdict()}
+        hca = port.hca or saved["port"].get("hca")
+        found[port.netdev] = {**saved, "port": {**port._asdict(), "hca": hca}}
     return found
 
 

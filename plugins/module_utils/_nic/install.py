@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 
@@ -20,6 +21,7 @@ LIBRARY = "/usr/local/lib/gpu-fabric"
 COMMAND = "/usr/local/sbin/gpu-fabric-nic"
 UNIT = "gpu-fabric-nic@.service"
 HOST_UNIT = "gpu-fabric-host.service"
+RULES = "/etc/udev/rules.d/95-gpu-fabric-nic.rules"
 
 COMMAND_TEXT = f"""\
 #!/usr/bin/env python3
@@ -34,16 +36,17 @@ from {PROGRAM} import main
 sys.exit(main())
 """
 
+# It does not remain active: a port that appears again starts it again.
 UNIT_TEXT = f"""\
 # Managed by railyard.gpu_fabric; changes are overwritten.
 [Unit]
 Description=Run-time settings of the fabric port %i
 After=sys-subsystem-net-devices-%i.device openibd.service rdma-hw.target network-pre.target
 Before=slurmd.service kubelet.service
+StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
-RemainAfterExit=yes
 ExecStart={COMMAND} apply %i
 
 [Install]
@@ -66,6 +69,24 @@ ExecStart={COMMAND} apply @host
 [Install]
 WantedBy=multi-user.target
 """
+
+
+def instance(netdev: str) -> str:
+    return UNIT.replace("@", f"@{netdev}")
+
+
+def rules(ports: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+    """Rules for udev: a function whose driver was loaded anew, or that was reset, has forgotten its settings.
+
+    By the PCI function, which a new name does not change; by the adapter, too, which comes later and, in a bond, anew.
+    """
+    lines = [
+        f'ACTION=="add", SUBSYSTEM=="net|infiniband", KERNELS=="{port["pci"]}", TAG+="systemd", '
+        f'ENV{{SYSTEMD_WANTS}}+="{instance(port["netdev"])}"\n'
+        for port in ports
+        if port["pci"]
+    ]
+    return "".join(["# Managed by railyard.gpu_fabric; changes are overwritten.\n", *lines])
 
 
 def source_of(name: str) -> str:
@@ -126,8 +147,11 @@ __all__ = (
     "HOST_UNIT",
     "HOST_UNIT_TEXT",
     "LIBRARY",
+    "RULES",
     "UNIT",
     "UNIT_TEXT",
     "digest",
+    "instance",
     "library",
+    "rules",
 )

@@ -34,19 +34,16 @@ class Installation:
             program.CONFIG: json.dumps(config, indent=2, sort_keys=True) + "\n" if needed else None,
             f"{UNITS}/{install.UNIT}": install.UNIT_TEXT if ports else None,
             f"{UNITS}/{install.HOST_UNIT}": install.HOST_UNIT_TEXT if host else None,
+            install.RULES: install.rules(ports) if ports else None,
         }
         pinned = {port["pci"] for port in ports if port["pci"] and port["settings"].get("irq_affinity")}
         self.balance = irqbalance.files(pinned)
         self.texts.update(self.balance)
         # what names a file of its own beside the program
-        self.units = {self.instance(port): install.UNIT for port in ports}
+        self.units = {install.instance(port["netdev"]): install.UNIT for port in ports}
         if host:
             self.units[install.HOST_UNIT] = install.HOST_UNIT
         self.links = {f"{WANTS}/{name}" for name in self.units}
-
-    @staticmethod
-    def instance(port: dict[str, t.Any]) -> str:
-        return install.UNIT.replace("@", f"@{port['netdev']}")
 
     def present_files(self) -> dict[str, str]:
         """The program's files that are there, stale ones too."""

@@ -13,7 +13,6 @@ The same code runs in the module ``nic_settings`` and, installed on the host, at
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import sys
@@ -26,19 +25,30 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import bo
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.accelerations import Accelerations
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.ethernet import ethernet_knobs
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host import IrqAffinity, host_knobs
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import Knob, Pause, Port, file_knobs, shown
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import (
+    INFINIBAND,
+    NET,
+    Knob,
+    Pause,
+    Port,
+    file_knobs,
+    shown,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import PARTS, qos_knobs
 
 CONFIG = "/etc/gpu_fabric/nics.json"
 QOS = frozenset(PARTS)
 #: How long a link may take to come back after it was taken down.
 CARRIER_S = 30
+#: How long after its interface an adapter may appear.
+ADAPTER_S = 10
 KNOWN = QOS | {
     "pause", "cnp_dscp", "cnp_priority", "ecn", "traffic_class", "rdma_cm_tos", "accelerations",
     "max_read_request_bytes", "irq_affinity", "link", "fec", "channels", "rings",
 }  # fmt: skip
 #: Maps whose keys are settings of their own.
 KEYED = frozenset({"dscp_to_priority", "ecn", "accelerations", "rings", "acs_control"})
+CLASSES = {"net": NET, "infiniband": INFINIBAND}
 #: Settings of the host as a whole; its place among ports, which have interfaces' names.
 HOST = "@host"
 HOST_KNOWN = frozenset({"cpu_governor", "transparent_hugepages", "acs_control"})
@@ -78,19 +88,46 @@ def port_of(entry: t.Mapping[str, t.Any]) -> Port:
     pci = entry.get("pci")
     hca = entry.get("hca")
     number = int(entry.get("port") or 1)
-    adapter = hca and name_now("infiniband", hca, pci)
-    # A port of InfiniBand goes by its adapter: its interface is there only with ib_ipoib.
-    name = adapter if hca and entry["netdev"] == hca else name_now("net", entry["netdev"], pci)
-    return Port(name, adapter, number, pci)
+    adapter = name_now("infiniband", hca, pci) if hca else None
+    name = adapter if entry["netdev"] == hca else name_now("net", entry["netdev"], pci)
+    return Port(name or entry["netdev"], adapter, number, pci)
 
 
-def name_now(kind: str, name: str, pci: str | None) -> str:
-    """The name of a device of a PCI function: the given one, or where there is none such the only one of its kind."""
-    if not pci or os.path.exists(f"/sys/class/{kind}/{name}"):
+def name_now(kind: str, name: str, pci: str | None) -> str | None:
+    """The name of a device of a PCI function: the given one, or the only one that the function has now.
+
+    None where it has none, for the given name may be another card's by now.
+    """
+    if not pci:
         return name
     folder = os.path.join(pcie.DEVICES, pci, kind)
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return names[0] if len(names) == 1 else name
+    own = os.listdir(folder) if os.path.isdir(folder) else []
+    if name in own or len(own) == 1:
+        return name if name in own else own[0]
+    path = os.path.join(CLASSES[kind], name)
+    function = os.path.basename(os.path.realpath(os.path.join(path, "device")))
+    foreign = os.path.exists(os.path.join(pcie.DEVICES, function)) and not alike(kind, function, pci)
+    return None if own or foreign or not os.path.exists(path) else name
+
+
+def alike(kind: str, one: str, other: str) -> bool:
+    """Whether two functions may share a device: the adapter of a bond is that of the card's first port."""
+    return one == other or (kind == "infiniband" and one.rpartition(".")[0] == other.rpartition(".")[0])
+
+
+def is_there(entry: t.Mapping[str, t.Any]) -> bool:
+    """Whether the port has its interface; a port of InfiniBand goes by its adapter, as ib_ipoib may be missing."""
+    kind = "infiniband" if entry["netdev"] == entry.get("hca") else "net"
+    return exists(kind, entry["netdev"], entry.get("pci"))
+
+
+def has_adapter(entry: t.Mapping[str, t.Any]) -> bool:
+    return not entry.get("hca") or exists("infiniband", entry["hca"], entry.get("pci"))
+
+
+def exists(kind: str, name: str, pci: str | None) -> bool:
+    found = name_now(kind, name, pci)
+    return found is not None and os.path.exists(os.path.join(CLASSES[kind], found))
 
 
 def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[Knob, t.Any]]:
@@ -199,11 +236,6 @@ def read_carrier(path: str) -> bool:
         return False
 
 
-def is_there(entry: t.Mapping[str, t.Any]) -> bool:
-    port = port_of(entry)
-    return any(os.path.exists(f"/sys/class/{kind}/{port.netdev}") for kind in ("net", "infiniband"))
-
-
 def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -211,6 +243,13 @@ def wait_for(condition: t.Callable[[], bool], timeout_s: float) -> bool:
             return False
         time.sleep(0.2)
     return True
+
+
+def await_port(entry: t.Mapping[str, t.Any], limit_s: float) -> None:
+    if not wait_for(lambda: is_there(entry), limit_s):
+        raise Failure(f"{entry['netdev']}: no such interface after {limit_s:g} s")
+    # The driver of the adapter comes after that of the interface; there may be none at all.
+    wait_for(lambda: has_adapter(entry), min(limit_s, ADAPTER_S))
 
 
 def entries_of(config: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
@@ -253,9 +292,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.netdev and netdev not in arguments.netdev:
             continue
         try:
-            there = functools.partial(is_there, entry)
-            if netdev != HOST and not wait_for(there, arguments.wait):
-                raise Failure(f"{netdev}: no such interface after {arguments.wait:g} s")
+            if netdev != HOST:
+                await_port(entry, arguments.wait)
             todo = plan(entry, cli)
             for step in todo.steps:
                 print(f"{netdev}: {step.knob.name} {step.before} -> {step.after}")

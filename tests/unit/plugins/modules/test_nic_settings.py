@@ -76,6 +76,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(installation, "WANTS", str(tmp_path / "units/wants"))
     monkeypatch.setattr(program, "CONFIG", str(tmp_path / "etc/nics.json"))
     monkeypatch.setattr(install, "COMMAND", str(tmp_path / "gpu-fabric-nic"))
+    monkeypatch.setattr(install, "RULES", str(tmp_path / "rules.d/nic.rules"))
     monkeypatch.setattr(install, "LIBRARY", str(tmp_path / "library"))
     real_files = irqbalance.files
     monkeypatch.setattr(irqbalance, "POLICY", str(tmp_path / "library/irqbalance-policy"))
@@ -143,6 +144,18 @@ def test_pinned_interrupts_are_kept_from_irqbalance(machine: Path) -> None:
     assert not run(ports=[port])["changed"] and FakeCli.ran == []
     run(ports=[])
     assert not (machine / "library/irqbalance-policy").exists() and not (machine / "drop-in/irqbalance.conf").exists()
+
+
+def test_a_port_that_appears_again_is_set_again(machine: Path) -> None:
+    run(ports=[PORT], allow_disruption="linkflap")
+    assert [line for line in (machine / "rules.d/nic.rules").read_text().splitlines() if not line.startswith("#")] == [
+        'ACTION=="add", SUBSYSTEM=="net|infiniband", KERNELS=="0000:18:00.0", TAG+="systemd", '
+        'ENV{SYSTEMD_WANTS}+="gpu-fabric-nic@lo.service"'
+    ]
+    unit = (machine / "units" / install.UNIT).read_text()
+    assert "RemainAfterExit" not in unit, "a unit that is active is not started again"
+    run(allow_disruption="linkflap")
+    assert not (machine / "rules.d").exists()
 
 
 def test_a_port_keeps_its_first_values_over_a_new_name(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ def entry(**settings: object) -> dict[str, object]:
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("NET", "INFINIBAND", "DEBUG"):
         monkeypatch.setattr(knobs, name, str(tmp_path / name.lower()))
+        monkeypatch.setitem(program.CLASSES, name.lower(), str(tmp_path / name.lower()))
     monkeypatch.setattr(knobs.RdmaCmTos, "root", str(tmp_path / "rdma_cm"))
     monkeypatch.setattr(pcie, "DEVICES", str(tmp_path / "devices"))
     monkeypatch.setattr(pcie, "LOCKDOWN", str(tmp_path / "lockdown"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from pathlib import Path
@@ -342,12 +343,65 @@ def test_digest_tells_versions_apart() -> None:
     assert install.digest(files) != install.digest(changed)
 
 
-def test_a_port_is_found_by_its_function_when_its_names_have_changed(devices: Path) -> None:
-    entry = {"netdev": "no-such-rail", "hca": "mlx5_99", "pci": "0000:18:00.0"}
-    assert program.port_of(entry) == program.Port("no-such-rail", "mlx5_99", 1, "0000:18:00.0")
-    for name in ("net/enp24s0np0", "infiniband/rocep24s0"):
-        (devices / "0000:18:00.0" / name).mkdir(parents=True)
-    assert program.port_of(entry) == program.Port("enp24s0np0", "rocep24s0", 1, "0000:18:00.0")
-    assert program.port_of({**entry, "netdev": "lo"}).netdev == "lo", "a name that is there is not looked for"
-    (devices / "0000:18:00.0/net/enp24s0npf0vf0").mkdir()
-    assert program.port_of(entry).netdev == "no-such-rail", "which of two it was cannot be known"
+@pytest.fixture
+def names(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Interfaces and adapters by class, each with a link to its function."""
+    for kind in program.CLASSES:
+        (tmp_path / kind).mkdir()
+        monkeypatch.setitem(program.CLASSES, kind, str(tmp_path / kind))
+    return tmp_path
+
+
+def give(names: Path, bdf: str, *devices: str) -> None:
+    for device in devices:
+        kind, name = device.split("/")
+        (names / "devices" / bdf / device).mkdir(parents=True)
+        (names / kind / name).mkdir()
+        (names / kind / name / "device").symlink_to(names / "devices" / bdf)
+
+
+FOUND = {"netdev": "ens1f0np0", "hca": "mlx5_0", "port": 1, "pci": "0000:18:00.0"}
+
+
+def test_a_port_is_found_by_its_function_when_its_names_have_changed(names: Path) -> None:
+    assert not program.is_there(FOUND) and program.port_of(FOUND) == program.Port("ens1f0np0", None, 1, FOUND["pci"])
+    give(names, "0000:18:00.0", "net/enp24s0np0", "infiniband/rocep24s0")
+    assert program.port_of(FOUND) == program.Port("enp24s0np0", "rocep24s0", 1, "0000:18:00.0")
+    assert program.is_there(FOUND) and program.has_adapter(FOUND)
+    give(names, "0000:18:00.0", "net/enp24s0npf0vf0")
+    assert not program.is_there(FOUND), "which of two it was cannot be known"
+
+
+def test_names_that_went_to_another_card_are_not_followed(names: Path) -> None:
+    give(names, "0000:18:00.0", "net/ens2f0np0", "infiniband/mlx5_1")
+    give(names, "0000:3b:00.0", "net/ens1f0np0", "infiniband/mlx5_0")
+    assert program.port_of(FOUND) == program.Port("ens2f0np0", "mlx5_1", 1, "0000:18:00.0")
+    assert program.port_of({**FOUND, "pci": "0000:5d:00.0"}).hca is None
+    assert not program.is_there({**FOUND, "pci": "0000:5d:00.0"}), "the card is gone, its name is another one's"
+
+
+def test_the_adapter_of_a_bond_is_that_of_both_its_ports(names: Path) -> None:
+    give(names, "0000:18:00.0", "net/ens1f0np0", "infiniband/mlx5_bond_0")
+    give(names, "0000:18:00.1", "net/ens1f1np1")
+    for netdev, bdf in (("ens1f0np0", "0000:18:00.0"), ("ens1f1np1", "0000:18:00.1")):
+        assert program.port_of({"netdev": netdev, "hca": "mlx5_bond_0", "pci": bdf}).hca == "mlx5_bond_0"
+
+
+def test_the_program_waits_for_the_adapter_that_comes_after_the_interface(
+    names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(names, "0000:18:00.0", "net/ens1f0np0")
+    config = names / "nics.json"
+    config.write_text(json.dumps({"ports": [{**FOUND, "settings": {"traffic_class": 106}}]}))
+    seen: list[program.Port] = []
+    monkeypatch.setattr(program.time, "sleep", lambda _s: give(names, "0000:18:00.0", "infiniband/mlx5_0"))
+    monkeypatch.setattr(
+        program, "plan", lambda entry, cli: (seen.append(program.port_of(entry)), program.Todo(seen[0], [], []))[1]
+    )
+    assert program.main(["apply", "--config", str(config)]) == 0
+    assert seen[0].hca == "mlx5_0"
+
+
+def test_a_port_without_a_function_has_no_rule() -> None:
+    (rule,) = install.rules([{**FOUND, "netdev": "rail-0"}, {**FOUND, "pci": None}]).splitlines()[1:]
+    assert 'KERNELS=="0000:18:00.0"' in rule and '+="gpu-fabric-nic@rail-0.service"' in rule
