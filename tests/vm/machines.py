@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import shlex
@@ -22,6 +23,7 @@ LINKS = ("rail0", "rail1", "bond0", "bond1")
 CAPTURED = ("rail0", "rail1")
 MEMORY_MIB = 1024
 BOOT_S = 600.0
+DOWN_S = 300.0
 
 
 class Refused(Exception):
@@ -40,13 +42,16 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class Machine:
-    """One running machine."""
+    """One machine: a disk, and the emulator that runs it while it is on."""
 
     name: str
     number: int
     directory: Path
     image: Image
     ssh_port: int
+    links: dict[str, int]  # ports on loopback where the links' ends meet
+    manager: str
+    options: list[str]  # of the emulator: how it runs the machine's code
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,20 +65,27 @@ class Machine:
     def capture(self, link: str) -> Path:
         return self.directory / f"{self.name}-{link}.pcap"
 
-    def power_on(self, options: list[str], manager: str, ports: dict[str, int]) -> None:
-        overlay = self.directory / f"{self.name}.qcow2"
-        create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(self.image.disk), str(overlay)]
+    @property
+    def disk(self) -> Path:
+        return self.directory / f"{self.name}.qcow2"
+
+    def make_disk(self) -> None:
+        create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(self.image.disk), str(self.disk)]
         subprocess.run(create, check=True)
+
+    def power_on(self) -> None:
         append = (
             "root=/dev/vda rw console=ttyS0 quiet init=/usr/lib/railyard-vm/init mitigations=off "
-            f"railyard.name={self.name} railyard.address={self.address}/24 railyard.manager={manager}"
+            f"railyard.name={self.name} railyard.address={self.address}/24 railyard.manager={self.manager}"
         )
         command = [
-            "nice", "qemu-system-x86_64", "-name", self.name, "-machine", "pc", *options,
+            "nice", "qemu-system-x86_64", "-name", self.name, "-machine", "pc", *self.options,
             "-m", str(MEMORY_MIB), "-smp", "2", "-nodefaults", "-no-user-config", "-display", "none",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd), "-append", append,
-            "-drive", f"file={overlay},if=virtio,format=qcow2,cache=unsafe",
+            "-drive", f"file={self.disk},if=virtio,format=qcow2,cache=unsafe",
             "-device", "virtio-rng-pci", "-serial", f"file:{self.console}",
+            # A machine that reboots is powered on anew: emulators have been seen to end in the reset of a busy machine.
+            "-no-reboot",
             "-qmp", f"unix:{self.directory}/{self.name}.qmp,server=on,wait=off",
             # Nothing but the forwarded port leads in, and nothing leads out.
             "-netdev", f"user,id=management,net=192.168.76.0/24,host=192.168.76.2,ipv6=off,restrict=on,"
@@ -81,8 +93,8 @@ class Machine:
             "-device", self._nic("management", 3),
         ]  # fmt: skip
         for slot, link in enumerate(LINKS, 4):
-            end = "listen" if self.number == 1 else "connect"
-            command += ["-netdev", f"socket,id={link},{end}=127.0.0.1:{ports[link]}", "-device", self._nic(link, slot)]
+            end = f"{'listen' if self.number == 1 else 'connect'}=127.0.0.1:{self.links[link]}"
+            command += ["-netdev", f"socket,id={link},{end}", "-device", self._nic(link, slot)]
             if link in CAPTURED:
                 command += ["-object", f"filter-dump,id=dump-{link},netdev={link},file={self.capture(link)},maxlen=128"]
         with (self.directory / f"{self.name}.qemu").open("wb") as output:
@@ -101,7 +113,7 @@ class Machine:
         end = time.monotonic() + 60
         while time.monotonic() < end:
             if self.process is not None and self.process.poll() is not None:
-                raise Refused(f"{self.name}: qemu ended: {(self.directory / f'{self.name}.qemu').read_text()}")
+                raise Refused(f"{self.name}: {self._end()}")
             try:
                 self.qmp("query-status")
                 return
@@ -160,42 +172,46 @@ class Machine:
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
 
-    def restart(self) -> str:
-        """Tell the machine to boot anew; returns the boot that it leaves behind, for wait()."""
-        before = self.boot_id()
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            # The connection may break before the command's status is known; a machine that goes down answers otherwise.
+    def go_down(self) -> None:
+        """Tell the machine to reboot, and wait until it comes to its reset."""
+        assert self.process is not None
+        end = time.monotonic() + DOWN_S
+        while self.process.poll() is None:
+            if time.monotonic() > end:
+                raise Refused(f"{self.name} was told to reboot and goes on running; {self._last_words()}")
+            # The connection may break before the command's status is known; it may also not come about.
             self.run("systemctl reboot", check=False)
-            time.sleep(5)
-            try:
-                if (
-                    self.run("systemctl is-system-running", check=False).strip() == "stopping"
-                    or self.boot_id() != before
-                ):
-                    return before
-            except Refused:
-                return before
-        raise Refused(f"{self.name} was told to reboot and goes on running")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=10)
+        if self.process.returncode:
+            raise Refused(f"{self.name}: {self._end()}")
+        self.process = None
 
-    def wait(self, other_than: str = "", limit_s: float = BOOT_S) -> None:
-        """Wait until the machine has booted (anew, where the boot to leave behind is given)."""
-        end = time.monotonic() + limit_s
+    def _end(self) -> str:
+        assert self.process is not None
+        said = (self.directory / f"{self.name}.qemu").read_text()
+        return f"qemu ended with status {self.process.returncode}: {said}"
+
+    def _last_words(self) -> str:
+        tail = self.console.read_text(errors="replace")[-2000:] if self.console.exists() else ""
+        return f"its console ends with:\n{tail}"
+
+    def wait(self) -> None:
+        """Wait until the machine has booted."""
+        end = time.monotonic() + BOOT_S
         said = ""
         while time.monotonic() < end:
             if self.process is not None and self.process.poll() is not None:
-                raise Refused(f"{self.name}: qemu ended: {(self.directory / f'{self.name}.qemu').read_text()}")
+                raise Refused(f"{self.name}: {self._end()}")
             try:
-                if self.boot_id() != other_than:
-                    state = self.run("systemctl is-system-running --wait", check=False, timeout_s=limit_s).strip()
-                    if state in ("running", "degraded"):
-                        return
-                    said = f"systemd is {state}"
-            except (Refused, subprocess.TimeoutExpired) as exc:
+                state = self.run("systemctl is-system-running --wait", check=False, timeout_s=BOOT_S).strip()
+                if state in ("running", "degraded"):
+                    return
+                said = f"systemd is {state}"
+            except subprocess.TimeoutExpired as exc:
                 said = str(exc)
             time.sleep(2)
-        tail = self.console.read_text(errors="replace")[-2000:] if self.console.exists() else ""
-        raise Refused(f"{self.name} did not boot within {limit_s:g} s ({said}); its console ends with:\n{tail}")
+        raise Refused(f"{self.name} did not boot within {BOOT_S:g} s ({said}); {self._last_words()}")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -227,12 +243,11 @@ class Pair:
         links = dict(zip(LINKS, ports[len(NAMES) :]))
         try:
             for number, (name, manager) in enumerate(zip(NAMES, self.managers), 1):
-                machine = Machine(name, number, self.directory, self.image, ports[number - 1])
+                machine = Machine(name, number, self.directory, self.image, ports[number - 1], links, manager, options)
                 self.machines.append(machine)
-                machine.power_on(options, manager, links)
+                machine.make_disk()
             self._write_inventory()
-            for machine in self.machines:
-                machine.wait()
+            self._power_on()
         except BaseException:
             self.__exit__()
             raise
@@ -252,10 +267,20 @@ class Pair:
         }
         (self.directory / "pair.json").write_text(json.dumps(hosts, indent=2))
 
+    def _power_on(self) -> None:
+        for machine in self.machines:
+            machine.power_on()
+        for machine in self.machines:
+            machine.wait()
+
     def reboot(self) -> None:
-        before = [machine.restart() for machine in self.machines]
+        """Both: a link would not outlive one of its ends."""
+        before = [machine.boot_id() for machine in self.machines]
+        for machine in self.machines:
+            machine.go_down()
+        self._power_on()
         for machine, boot in zip(self.machines, before):
-            machine.wait(other_than=boot)
+            assert machine.boot_id() != boot, f"{machine.name} is still in the boot that it was told to leave"
 
     def __exit__(self, *_: object) -> None:
         for machine in self.machines:

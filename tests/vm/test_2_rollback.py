@@ -88,9 +88,9 @@ def test_same_change_again_changes_nothing(machine: Machine) -> None:
     assert not [task for _, task in run.changes() if RAILS in task]
 
 
-def test_change_holds_over_a_reboot(machine: Machine) -> None:
+def test_change_holds_over_a_reboot(machine: Machine, pair: Pair) -> None:
     kept = management(runs.state_of(machine))
-    machine.wait(other_than=machine.restart())
+    pair.reboot()
     assert management(runs.state_of(machine)) == kept
 
 
