@@ -12,11 +12,12 @@ import os
 import resource
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.limits import parse_limits_conf
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, Failure, conf_files, read_text
 
 UNLIMITED = "unlimited"
 CAP_SYS_RESOURCE = 24
-MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
+HEADER = f"# {MARK}; changes are overwritten.\n"
 
 # Name in limits.conf → (name in systemd, label in /proc/<pid>/limits, resource).
 KINDS = {
@@ -25,8 +26,13 @@ KINDS = {
     "stack": ("STACK", "Max stack size", resource.RLIMIT_STACK),
     "nproc": ("NPROC", "Max processes", resource.RLIMIT_NPROC),
 }
-LOGIN_FILE = "/etc/security/limits.d/90-gpu-fabric.conf"
+LOGIN_DIRECTORY = "/etc/security/limits.d"
+LOGIN_FILE = f"{LOGIN_DIRECTORY}/90-gpu-fabric.conf"
 DROP_IN = "90-gpu-fabric.conf"
+
+
+def shown(value: int) -> str:
+    return UNLIMITED if value == resource.RLIM_INFINITY else str(value)
 
 
 class Limit(t.NamedTuple):
@@ -36,7 +42,7 @@ class Limit(t.NamedTuple):
     hard: int
 
     def __str__(self) -> str:
-        soft, hard = (UNLIMITED if value == resource.RLIM_INFINITY else str(value) for value in self)
+        soft, hard = (shown(value) for value in self)
         return soft if soft == hard else f"{soft} (hard {hard})"
 
 
@@ -75,7 +81,7 @@ def login_file(limits: t.Mapping[str, int]) -> str:
         for who in ("*", "root")
         for which in ("soft", "hard")
     ]
-    return MARK + "\n".join(lines) + "\n"
+    return HEADER + "\n".join(lines) + "\n"
 
 
 def systemd_file(section: str, prefix: str, limits: t.Mapping[str, int]) -> str:
@@ -84,17 +90,48 @@ def systemd_file(section: str, prefix: str, limits: t.Mapping[str, int]) -> str:
         f"{prefix}Limit{KINDS[kind][0]}={'infinity' if value == resource.RLIM_INFINITY else value}"
         for kind, value in sorted(limits.items())
     ]
-    return MARK + f"[{section}]\n" + "\n".join(lines) + "\n"
+    return HEADER + f"[{section}]\n" + "\n".join(lines) + "\n"
 
 
-def files(limits: t.Mapping[str, int], units: t.Iterable[str]) -> dict[str, str]:
+def files(limits: t.Mapping[str, int], logins: t.Mapping[str, int], units: t.Iterable[str]) -> dict[str, str]:
     """Every file by its path: logins, the defaults of both managers, and one drop-in per unit."""
-    contents = {LOGIN_FILE: login_file(limits)}
+    contents = {LOGIN_FILE: login_file(logins)}
     for manager in ("system", "user"):
         contents[f"/etc/systemd/{manager}.conf.d/{DROP_IN}"] = systemd_file("Manager", "Default", limits)
     for unit in units:
         contents[f"/etc/systemd/system/{unit}.d/{DROP_IN}"] = systemd_file("Service", "", limits)
     return contents
+
+
+def login_limits(limits: t.Mapping[str, int], given: t.Iterable[t.Mapping[str, Limit]]) -> dict[str, int]:
+    """What pam_limits can set where nobody may raise a limit: it refuses the login, root's too, if it cannot set one.
+
+    *given* is what those have who start logins.
+    """
+    reached = dict(limits)
+    for present in given:
+        reached = {kind: reachable(value, present[kind], False).hard for kind, value in reached.items()}
+    return reached
+
+
+def login_overrides(logins: t.Mapping[str, int], root: str = "/") -> list[str]:
+    """What files of a later name give to logins instead, one sentence each."""
+    name = os.path.basename(LOGIN_FILE)
+    winners: dict[tuple[str, str, str], tuple[t.Any, str]] = {}
+    for path in conf_files([LOGIN_DIRECTORY], root):
+        if os.path.basename(path) > name:
+            text = read_text(os.path.join(root, path.lstrip("/"))) or ""
+            for domain, bound, kind, value in parse_limits_conf(text):
+                for each in ("soft", "hard") if bound == "-" else (bound,):
+                    winners[domain, each, kind] = (value, path)
+    unit = {kind: 1024 if kind in ("memlock", "stack") else 1 for kind in KINDS}
+    return [
+        f"{domain} gets {bound} {kind} {value} from {path}, not {shown(wanted)}"
+        for (domain, bound, kind), (value, path) in winners.items()
+        for wanted in (logins.get(kind),)
+        if domain in ("*", "root") and wanted is not None
+        if value != (UNLIMITED if wanted == resource.RLIM_INFINITY else wanted // unit[kind] * unit[kind])
+    ]
 
 
 def parse_proc_limits(text: str) -> dict[str, Limit]:
@@ -121,6 +158,11 @@ def reachable(wanted: int, present: Limit, may_raise: bool) -> Limit:
 # What follows reads and changes processes.
 
 
+def nofile_ceiling() -> int:
+    """How many open files the kernel lets any process have."""
+    return int(read_text("/proc/sys/fs/nr_open") or resource.RLIM_INFINITY)
+
+
 def may_raise_limits() -> bool:
     """Whether this process may raise hard limits. Containers and some sandboxes take that away even from root."""
     with open("/proc/self/status", encoding="ascii") as stream:
@@ -141,11 +183,11 @@ def limits_of(pid: int) -> dict[str, Limit] | None:
 
 def set_limit(pid: int, kind: str, limit: Limit) -> None:
     try:
-        resource.prlimit(pid, KINDS[kind][2], tuple(limit))
+        resource.prlimit(pid, KINDS[kind][2], (limit.soft, limit.hard))
     except ProcessLookupError:
         return
     except (PermissionError, ValueError) as exc:
-        raise Failure(f"The kernel refuses {kind} {limit} for process {pid} ({os.strerror(1)}): {exc}") from exc
+        raise Failure(f"The kernel refuses {kind} {limit} for process {pid}: {exc}. The files are in place") from exc
 
 
 __all__ = (
@@ -157,10 +199,14 @@ __all__ = (
     "files",
     "limits_of",
     "login_file",
+    "login_limits",
+    "login_overrides",
     "may_raise_limits",
+    "nofile_ceiling",
     "parse_proc_limits",
     "reachable",
     "set_limit",
+    "shown",
     "systemd_file",
     "wanted_limits",
 )

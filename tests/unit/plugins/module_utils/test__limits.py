@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import resource
 
 import pytest
@@ -15,7 +16,7 @@ WANTED = _limits.wanted_limits({"memlock": "unlimited", "nofile": 1048576})
 
 
 def test_files_cover_logins_root_both_managers_and_each_service() -> None:
-    files = _limits.files(WANTED, ["ssh.service", "slurmd.service"])
+    files = _limits.files(WANTED, WANTED, ["ssh.service", "slurmd.service"])
     login = [line.split() for line in files["/etc/security/limits.d/90-gpu-fabric.conf"].splitlines()[1:]]
     assert ["root", "hard", "memlock", "unlimited"] in login
     assert ["*", "soft", "nofile", "1048576"] in login
@@ -26,7 +27,8 @@ def test_files_cover_logins_root_both_managers_and_each_service() -> None:
 
 
 def test_pam_limits_counts_sizes_in_kib_and_systemd_in_bytes() -> None:
-    files = _limits.files(_limits.wanted_limits({"memlock": 64 * 1024 * 1024}), ["slurmd.service"])
+    wanted = _limits.wanted_limits({"memlock": 64 * 1024 * 1024})
+    files = _limits.files(wanted, wanted, ["slurmd.service"])
     assert "memlock  65536\n" in files[_limits.LOGIN_FILE]
     assert "LimitMEMLOCK=67108864\n" in files["/etc/systemd/system/slurmd.service.d/90-gpu-fabric.conf"]
 
@@ -60,3 +62,28 @@ def test_what_can_be_reached(wanted: int, present: tuple, may_raise: bool, reach
     assert tuple(limit) == reached
     # A second run finds nothing left to do.
     assert _limits.reachable(wanted, limit, may_raise) == limit
+
+
+def test_logins_get_what_those_who_start_them_have() -> None:
+    many, few = _limits.Limit(1024, 1048576), _limits.Limit(1024, 524288)
+    pid1, sshd = ({"memlock": _limits.Limit(8192, 8192), "nofile": nofile} for nofile in (many, few))
+    assert _limits.login_limits(WANTED, [pid1, sshd]) == {"memlock": 8192, "nofile": 524288}
+    assert _limits.login_limits(WANTED, []) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("95-site", "* - memlock 64\n", ["soft memlock 65536", "hard memlock 65536"]),
+        ("95-site", "root hard nofile 4096 # site\n", ["hard nofile 4096"]),
+        ("95-site", "* hard memlock unlimited\n* - nofile 1048576\n", []),
+        ("95-site", "@hpc hard memlock 64\n* hard core 0\n", []),
+        ("20-site", "* hard memlock 64\n", []),
+    ],
+)
+def test_what_later_files_give_to_logins(tmp_path: pathlib.Path, name: str, text: str, found: list[str]) -> None:
+    path = tmp_path / "etc/security/limits.d" / f"{name}.conf"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    said = _limits.login_overrides(WANTED, str(tmp_path))
+    assert [sentence.partition(" gets ")[2].partition(" from ")[0] for sentence in said] == found
