@@ -8,7 +8,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import time
 import typing as t
 
@@ -45,11 +48,21 @@ def note(port: Port, before: int | None, bounced: bool) -> None:
         time.sleep(0.1)
         lost = (counted(port) or 0) - before
     if lost > 0:
-        ports = load()
-        known = ports.get(port.netdev, {}).get("downs", 0)
-        ports[port.netdev] = {"pci": port.pci, "downs": known + lost}
-        record = {"boot_id": boot_id(), "ports": ports}
-        write_atomic(RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+        with alone():
+            ports = load()
+            known = ports.get(port.netdev, {}).get("downs", 0)
+            ports[port.netdev] = {"pci": port.pci, "downs": known + lost}
+            record = {"boot_id": boot_id(), "ports": ports}
+            write_atomic(RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+@contextlib.contextmanager
+def alone() -> t.Iterator[None]:
+    """At boot the units of all ports run at once."""
+    os.makedirs(os.path.dirname(RECORD), exist_ok=True)
+    with open(f"{RECORD}.lock", "w", encoding="ascii") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def load() -> dict[str, t.Any]:

@@ -38,8 +38,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos impor
 
 CONFIG = "/etc/gpu_fabric/nics.json"
 QOS = frozenset(PARTS)
-#: How long a link may take to come back after it was taken down.
-CARRIER_S = 30
+#: How long a link may take to come back after it was taken down; 400 Gb/s optics train for the better part of it.
+CARRIER_S = 60
 #: How long after its interface an adapter may appear.
 ADAPTER_S = 10
 KNOWN = QOS | {
@@ -213,8 +213,8 @@ def write(port: Port, step: Step) -> None:
         ) from exc
 
 
-def take_back(todo: Todo) -> None:
-    """Undo what may keep the link away; say so."""
+def take_back(todo: Todo) -> t.NoReturn:
+    """Undo what may keep the link away, and say so; no other port follows one that lost its link."""
     risky = [step for step in todo.steps if step.knob.may_cut]
     for step in risky:
         step.knob.write(step.before)
@@ -226,6 +226,12 @@ def take_back(todo: Todo) -> None:
             netdev=todo.port.netdev,
             settings=[step.knob.name for step in risky],
         )
+    flapping = [step.knob.name for step in todo.steps if step.knob.disruption == "linkflap"]
+    raise Failure(
+        f"{todo.port.netdev}: the link was up and did not come back within {CARRIER_S} s after {', '.join(flapping)}"
+        " changed, which stay as they were asked for; no further port was touched. See to the cable and the switch port,"
+        " then run again"
+    )
 
 
 def read_carrier(path: str) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 import typing as t
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -71,6 +73,21 @@ def test_nothing_lost_or_nothing_known_leaves_no_record(counter: pathlib.Path) -
     bounces.note(PORT, 7, bounced=False)
     bounces.note(PORT, None, bounced=True)
     assert not pathlib.Path(bounces.RECORD).exists()
+
+
+def test_ports_that_are_set_at_once_are_all_counted(counter: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = bounces.load
+
+    def slow() -> dict[str, t.Any]:
+        ports = real()
+        time.sleep(0.02)
+        return ports
+
+    monkeypatch.setattr(bounces, "load", slow)
+    names = [f"rail{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: bounces.note(PORT._replace(netdev=name), 6, bounced=True), names))
+    assert {name: entry["downs"] for name, entry in real().items()} == dict.fromkeys(names, 1)
 
 
 def test_another_boot_begins_anew(counter: pathlib.Path) -> None:

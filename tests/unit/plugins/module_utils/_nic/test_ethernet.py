@@ -237,6 +237,16 @@ def test_a_link_that_stays_away_gets_back_what_it_had(monkeypatch: pytest.Monkey
     assert port.speed == 400 and port.state == before
 
 
+def test_a_link_that_is_lost_over_nothing_of_its_own_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = Port()
+    carriers = iter([True])
+    monkeypatch.setattr(program, "CARRIER_S", 0)
+    monkeypatch.setattr(program, "read_carrier", lambda path: next(carriers, False))
+    with pytest.raises(Failure, match=r"rail0: the link was up and did not come back .* rings changed.* switch port"):
+        program.apply(plan(port, {"rings": {"rx": 512}}))
+    assert port.rings["rx"] == 512
+
+
 @pytest.mark.parametrize("shows_forced", [True, False])
 def test_a_link_that_was_away_before_is_forced_and_left_so(monkeypatch: pytest.MonkeyPatch, shows_forced: bool) -> None:
     port = Port(shows_forced=shows_forced)
