@@ -12,6 +12,8 @@ import typing as t
 
 import netaddr
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
+
 _ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
 #: As mlxconfig writes them: some have small letters behind an underscore (EXP_ROM_UEFI_x86_ENABLE).
 _FIRMWARE_NAME = re.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Za-z0-9_]*)?$")
@@ -182,7 +184,7 @@ def _is_share(share: t.Any) -> bool:
 
 def _firmware_agrees(intent: Intent) -> list[Problem]:
     variable, problems = "gpu_fabric_nic_firmware", []
-    wanted = {"roce": ("ETH", "2"), "infiniband": ("IB", "1")}.get(intent["gpu_fabric_fabric"])
+    wanted = {"roce": "ETH(2)", "infiniband": "IB(1)"}.get(intent["gpu_fabric_fabric"])
     for name, value in intent[variable].items():
         if not isinstance(name, str) or not _FIRMWARE_NAME.match(name):
             problems.append(Problem(variable, f"{name!r} is no parameter's name", "names such as ATS_ENABLED"))
@@ -190,9 +192,9 @@ def _firmware_agrees(intent: Intent) -> list[Problem]:
             not isinstance(value, (str, int)) or (isinstance(value, str) and not value.strip())
         ):
             problems.append(Problem(variable, f"{name} is {value!r}", "texts, numbers, true, false and null as values"))
-        elif name.startswith("LINK_TYPE") and value is not None and wanted and str(value).upper() not in wanted:
+        elif name.startswith("LINK_TYPE") and value is not None and wanted and not firmware.same(value, wanted):
             message = f"{name} is {value} with gpu_fabric_fabric: {intent['gpu_fabric_fabric']}"
-            problems.append(Problem(variable, message, f"{wanted[0]} with that fabric, or gpu_fabric_fabric: auto"))
+            problems.append(Problem(variable, message, f"{wanted} with that fabric, or gpu_fabric_fabric: auto"))
     return problems
 
 

@@ -24,6 +24,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import R
 RECORD = "/var/lib/gpu_fabric/nic_firmware.json"
 MELLANOX = "15b3"
 LINK_TYPES = {"roce": "ETH", "infiniband": "IB"}
+#: Settings of the profile that a card has for all of its ports together.
+WHOLE_CARD = frozenset({"ATS_ENABLED"})
 
 
 class Setting(t.NamedTuple):
@@ -86,13 +88,14 @@ def for_host(
     wanted = settings(intent, quality, text(mapping(machine.facts.get("host")).get("architecture")) == "x86_64")
     left_out: dict[str, str] = {}
     cards = []
+    used = {rail.hca.pci for rail in rails if not rail.hca.software}
     if wanted:
-        for functions in _cards(machine, rails):
+        for functions in _cards(machine, used):
             reason = _why_not(machine, functions, protected)
             if reason:
                 left_out[functions[0].bdf] = reason
             else:
-                cards.append(_card(functions, wanted))
+                cards.append(_card(functions, _for_ports(wanted, _own_ports(machine, functions, used))))
     notes = []
     # what only the profile wants is no loss on a card that is left alone
     if left_out and intent["gpu_fabric_nic_firmware"]:
@@ -119,7 +122,7 @@ def for_host(
     return plan, notes
 
 
-def _cards(machine: Machine, rails: t.Sequence[Rail]) -> list[list[Function]]:
+def _cards(machine: Machine, used: t.Collection[str]) -> list[list[Function]]:
     """The rails' cards: their physical functions, which share one slot or, in two (Socket Direct), one system GUID.
 
     A serial number tells boards apart and not cards: the mezzanine of an HGX H100 has four chips, each with settings of
@@ -134,8 +137,7 @@ def _cards(machine: Machine, rails: t.Sequence[Rail]) -> list[list[Function]]:
     for slot, functions in slots.items():
         guid = next((guids[function.bdf] for function in functions if function.bdf in guids), slot)
         cards.setdefault(guid, []).extend(functions)
-    used = {rail.hca.pci for rail in rails if not rail.hca.software}
-    found = [sorted(card, key=lambda f: pci_key(f.bdf)) for card in cards.values() if used & {f.bdf for f in card}]
+    found = [sorted(card, key=lambda f: pci_key(f.bdf)) for card in cards.values() if {f.bdf for f in card} & set(used)]
     # a rail on a virtual function belongs to no card of this host's
     return sorted(found, key=lambda card: pci_key(card[0].bdf))
 
@@ -152,6 +154,25 @@ def _why_not(machine: Machine, functions: list[Function], protected: t.Collectio
         if dev.name in protected and physical in own:
             return f"{dev.name} on it carries this run's connection"
     return ""
+
+
+def _own_ports(machine: Machine, functions: list[Function], used: t.Collection[str]) -> list[int]:
+    """The ports that are rails, where another port of their card is used for something else; [] means: all are ours."""
+    others = {function.bdf for function in functions} - set(used)
+    busy = {hca.pci for hca in machine.hcas if hca.active}
+    busy |= {dev.pci for dev in machine.netdevs.values() if dev.global_addresses}
+    ports = {int(function.bdf[-1]) + 1 for function in functions if function.bdf in used}
+    return sorted(ports) if others & busy else []
+
+
+def _for_ports(wanted: t.Mapping[str, Setting], ports: t.Sequence[int]) -> dict[str, Setting]:
+    """What only the profile wants is for these ports; what somebody names is for what the name says."""
+    found = {}
+    for name, setting in wanted.items():
+        narrow = ports and setting.optional and name not in WHOLE_CARD
+        found |= dict.fromkeys([f"{name}_P{port}" for port in ports] if narrow else [name], setting)
+    # a name with its port that somebody gave comes last and counts
+    return found | {name: setting for name, setting in wanted.items() if not setting.optional}
 
 
 def _card(functions: list[Function], wanted: t.Mapping[str, Setting]) -> dict[str, t.Any]:

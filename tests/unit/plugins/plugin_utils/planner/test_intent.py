@@ -138,6 +138,7 @@ def test_contradictions(variables, name, words):
         {"roce_ets": {"3": 100}},
         {"roce_accelerations": {"adp_retrans": True, "slow_restart_idle": False}},
         {"nic_firmware": {"LINK_TYPE": "ETH", "SRIOV_EN": True, "NUM_OF_VFS": None}, "fabric": "roce"},
+        {"nic_firmware": {"LINK_TYPE_P1": "eth", "LINK_TYPE_P2": "ETH(2)"}, "fabric": "roce"},
         {"nic_firmware": {"EXP_ROM_UEFI_x86_ENABLE": False}},
         {"kernel_cmdline": ["iommu=pt"], "tuning_profile": "training"},
         {"max_read_request": 4096},

@@ -99,6 +99,21 @@ def test_chips_of_one_board_are_cards_of_their_own():
     assert len(firmware(box, nic_firmware={"SRIOV_EN": 0})["cards"]) == 8, "which says nothing"
 
 
+def test_port_beside_a_rail_that_others_use_keeps_what_the_profile_would_set():
+    box = boxes.hgx_h100()
+    box.nic("mlx5_99", "0000:18:00.1", netdev="ens99", addresses=["10.9.0.11/24"], rate=100.0)
+    profile = {"nic_firmware_profile": "recommended", "fabric": "roce", "compute_devices": list(boxes.H100_NAMES)}
+    shared, alone = firmware(box, **profile, nic_firmware={"DCBX_IEEE": 1})["cards"][:2]
+    assert {"LINK_TYPE_P1", "CNP_DSCP_P1", "LLDP_NB_DCBX_P1", "ATS_ENABLED", "DCBX_IEEE"} <= set(shared["settings"])
+    assert not [name for name in shared["settings"] if name.endswith("_P2") or name == "LINK_TYPE"]
+    assert "LINK_TYPE_P1" in shared["optional"] and "LINK_TYPE" in alone["settings"]
+    named = firmware(box, **profile, nic_firmware={"LINK_TYPE": "ETH"})["cards"][0]["settings"]
+    assert "LINK_TYPE" in named and "LINK_TYPE_P1" not in named, "what is asked for by name is for the whole card"
+    box.facts["rdma_devices"]["mlx5_99"]["ports"]["1"]["state"] = "down"
+    box.facts["netdevs"]["ens99"]["addresses"] = []
+    assert "LINK_TYPE" in firmware(box, **profile)["cards"][0]["settings"], "nobody uses it"
+
+
 def test_card_that_carries_the_connection_is_left_alone_and_told():
     box = boxes.hgx_h100()
     box.nic("mlx5_99", "0000:18:00.1", netdev="ens99", addresses=["10.9.0.11/24"], rate=None, state="down")
