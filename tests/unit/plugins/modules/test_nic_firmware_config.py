@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig_card
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci
-from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_firmware_config
 from ansible_collections.railyard.gpu_fabric.plugins.modules.nic_firmware_config import Run
 from railyard_lab import node, nvconfig, toolbox
 from railyard_lab import state as state_file
@@ -453,7 +453,7 @@ def test_card_without_pci_reset_is_told_beside_one_that_is_reset(
 
 
 def test_interfaces_of_virtual_functions_need_not_be_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nic_firmware_config, "RETURN_S", 0.0)
+    monkeypatch.setattr(_mlxconfig_card, "RETURN_S", 0.0)
     virtual = host.root / "sys/devices/0000:18:00.2"
     virtual.mkdir(parents=True)
     (virtual / "physfn").symlink_to((host.root / "sys/bus/pci/devices" / RAIL).resolve())
@@ -473,7 +473,7 @@ def test_interfaces_of_virtual_functions_need_not_be_back(host: Host, monkeypatc
 def test_every_function_is_to_be_back_but_the_one_that_is_hidden(
     host: Host, monkeypatch: pytest.MonkeyPatch, setting: str, fails: bool
 ) -> None:
-    monkeypatch.setattr(nic_firmware_config, "RETURN_S", 0.0)
+    monkeypatch.setattr(_mlxconfig_card, "RETURN_S", 0.0)
     second = host.root / "sys/bus/pci/devices/0000:29:00.1"
     with state_file.change() as state:
         for nic in state["nics"]:
