@@ -9,9 +9,11 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import interface_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.bonds import VARIABLE
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import default_routes
 
 OPTIONS = {
     "lacp_rate": ("slow", "fast"),
@@ -26,10 +28,10 @@ def problems(
     found = []
     for name, given in intent[VARIABLE].items():
         found += [Problem(VARIABLE, *wrong) for wrong in _options(str(name), given)]
-        found += [Problem(VARIABLE, *wrong) for wrong in _gateway(str(name), given)]
+        found += [Problem(VARIABLE, *wrong) for wrong in _gateway(str(name), given, machine)]
         found += [Problem(VARIABLE, *wrong) for wrong in _on_host(str(name), given, machine, rails, management)]
-        found += [Problem(VARIABLE, *wrong) for wrong in _in_rails(str(name), given, subnets)]
-    return found
+        found += [Problem(VARIABLE, *wrong) for wrong in _addresses(str(name), given, machine, subnets)]
+    return found or [Problem(VARIABLE, *wrong) for wrong in _between(intent)]
 
 
 def _options(name: str, given: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
@@ -40,20 +42,22 @@ def _options(name: str, given: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, s
         yield f"lacp_rate of {name} with mode {given['mode']}", "lacp_rate with mode 802.3ad"
 
 
-def _gateway(name: str, given: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+def _gateway(name: str, given: t.Mapping[str, t.Any], machine: Machine) -> t.Iterator[tuple[str, str]]:
     if given.get("gateway") in (None, ""):
         return
-    try:
-        gateway = ipaddress.ip_address(str(given["gateway"]))
-    except ValueError:
-        yield f"gateway of {name} is {given['gateway']!r}", "an address"
+    fault = interface_checks.gateway_fault(given["gateway"], _interfaces(given))
+    if fault:
+        yield f"gateway of {name} {fault[0]}", fault[1]
         return
-    own = [ipaddress.ip_interface(str(item)) for item in given.get("addresses") or ()]
-    if not any(gateway in item.network for item in own):
-        shown = ", ".join(map(str, own)) or "none"
-        yield f"gateway {gateway} of {name} is in no network of its addresses ({shown})", "an address in one of them"
-    elif any(gateway == item.ip for item in own):
-        yield f"gateway {gateway} of {name} is the bond's own address", "another address of its network"
+    family = ipaddress.ip_address(str(given["gateway"])).version
+    others = [dev for dev in default_routes(machine, family) if dev != name]
+    if others:
+        message = f"gateway {given['gateway']} of {name}, and the host's default route is over {others[0]}"
+        yield message, f"no gateway of {name}, or no default route over {others[0]}: a host has one"
+
+
+def _interfaces(given: t.Mapping[str, t.Any]) -> list[interface_checks.Interface]:
+    return [ipaddress.ip_interface(str(item)) for item in given.get("addresses") or ()]
 
 
 def _on_host(
@@ -75,10 +79,36 @@ def _on_host(
             yield f"member {member} of {name} belongs to {dev.master}", "interfaces that belong to nothing else"
 
 
-def _in_rails(name: str, given: t.Mapping[str, t.Any], subnets: t.Sequence[str]) -> t.Iterator[tuple[str, str]]:
+def _addresses(
+    name: str, given: t.Mapping[str, t.Any], machine: Machine, subnets: t.Sequence[str]
+) -> t.Iterator[tuple[str, str]]:
     networks = [ipaddress.ip_network(item) for item in subnets]
-    for item in given.get("addresses") or ():
-        own = ipaddress.ip_interface(str(item)).network
-        net = next((net for net in networks if net.version == own.version and net.overlaps(own)), None)
+    for own in _interfaces(given):
+        net = next((net for net in networks if net.version == own.version and net.overlaps(own.network)), None)
         if net:
-            yield f"{item} of {name} overlaps the rails' {net}", "networks that the rails do not use"
+            yield f"{own} of {name} overlaps the rails' {net}", "networks that the rails do not use"
+    present = machine.netdevs.get(name)
+    new = [str(item) for item in _interfaces(given) if not present or str(item) not in present.addresses]
+    for message, allowed in interface_checks.used_elsewhere(machine, [name], new):
+        yield f"{message} (addresses of {name})", allowed
+
+
+def _between(intent: Intent) -> t.Iterator[tuple[str, str]]:
+    """What two bonds, or a bond and the management interface, cannot both have."""
+    every = [(f"bond {name}", given) for name, given in intent[VARIABLE].items()]
+    every += [("the management interface", intent[interface_checks.MANAGEMENT])]
+    networks: list[tuple[str, interface_checks.Interface]] = []
+    gateways: dict[int, str] = {}
+    for what, given in every:
+        double = interface_checks.twice(_interfaces(given))
+        if double:
+            yield f"{double.ip} stands twice in addresses of {what}", "each address once"
+        for own in _interfaces(given):
+            other = next((o for o, n in networks if n.version == own.version and n.network.overlaps(own.network)), what)
+            if other != what:
+                yield f"{own} of {what} is in a network of {other}", "a network of its own for each"
+            networks.append((what, own))
+        if given.get("gateway"):
+            family = ipaddress.ip_address(str(given["gateway"])).version
+            if gateways.setdefault(family, what) != what:
+                yield f"gateway {given['gateway']} of {what} beside that of {gateways[family]}", "one default route"

@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import interface_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 
-VARIABLE = "gpu_fabric_bonds"
+VARIABLE = interface_checks.BONDS
 MODES = ("802.3ad", "active-backup")
 KEYS = ("members", "mode", "addresses", "gateway", "mtu", "lacp_rate", "xmit_hash_policy")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")
@@ -33,10 +32,11 @@ def problems(intent: Intent) -> list[Problem]:
         members = given.get("members")
         if not isinstance(members, (list, tuple)) or not members:
             found.append(Problem(VARIABLE, f"members of {name} is {members!r}", "a list of interfaces"))
-        for member in members if isinstance(members, (list, tuple)) else ():
-            other = taken.setdefault(str(member), str(name))
-            if other != name or str(member) == name:
-                found.append(Problem(VARIABLE, f"{member} is in {other} and in {name}", "each interface in one bond"))
+        for member in map(str, members if isinstance(members, (list, tuple)) else ()):
+            if member in taken or member == name:
+                shown = f"{member} is in {taken.get(member, name)} and in {name}"
+                found.append(Problem(VARIABLE, shown, "each interface in one bond, and once"))
+            taken[member] = str(name)
         mtu = given.get("mtu")
         if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
             found.append(Problem(VARIABLE, f"mtu of {name} is {mtu!r}", "a number from 1280 to 9978 bytes"))
@@ -45,19 +45,10 @@ def problems(intent: Intent) -> list[Problem]:
             found.append(Problem(VARIABLE, f"addresses of {name} is {addresses!r}", "a list of addresses"))
             continue
         for item in addresses or ():
-            if not _is_interface(item) or value_checks.unusable(str(ipaddress.ip_interface(str(item)).ip)):
-                found.append(
-                    Problem(VARIABLE, f"{item!r} in addresses of {name}", "unicast addresses with prefix lengths")
-                )
+            if interface_checks.interface(item) is None:
+                allowed = "hosts' addresses with prefix lengths"
+                found.append(Problem(VARIABLE, f"{item!r} in addresses of {name}", allowed))
     return found
-
-
-def _is_interface(item: t.Any) -> bool:
-    try:
-        ipaddress.ip_interface(str(item))
-    except ValueError:
-        return False
-    return "/" in str(item)
 
 
 def for_host(intent: Intent) -> list[dict[str, t.Any]]:

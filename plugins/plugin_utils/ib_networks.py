@@ -135,14 +135,19 @@ def _key_problems(where: str, value: t.Any, position: int, keys: dict[int, int])
         reason = f"is the default partition, in which every port is; {IPOIB} addresses its interfaces"
         return [Problem(PARTITIONS, f"{where}: pkey {shown} {reason}", allowed)]
     if not number & FULL:
-        reason = (
-            f"lacks the bit of full membership: limited members cannot talk to each other; write {number | FULL:#x}"
-        )
+        full = _meant(value, number)
+        reason = f"lacks the bit of full membership: limited members cannot talk to each other; write {full:#x}"
         return [Problem(PARTITIONS, f"{where}: pkey {shown} {reason}", allowed)]
     other = keys.setdefault(number, position)
     if other != position:
         return [Problem(PARTITIONS, f"{where}: pkey {shown} is that of {PARTITIONS}[{other}], too", "each key once")]
     return []
+
+
+def _meant(value: t.Any, number: int) -> int:
+    """Tools print keys as four hexadecimal digits, often without 0x."""
+    printed = re.fullmatch(r"[89a-fA-F][0-9a-fA-F]{3}", str(value))
+    return int(printed[0], 16) if printed else number | FULL
 
 
 def _member_problems(where: str, members: t.Any) -> list[Problem]:

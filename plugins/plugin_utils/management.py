@@ -41,15 +41,15 @@ def management_interface(machine: Machine, intent: t.Mapping[str, t.Any], addres
     return "", ""
 
 
-def default_routes(machine: Machine) -> list[str]:
-    """Interfaces with a default route in the main table, preferred first; IPv4 before IPv6."""
+def default_routes(machine: Machine, family: int | None = None) -> list[str]:
+    """Interfaces with a default route in the main table, preferred first; IPv4 before IPv6, or one *family* alone."""
     found = []
     for route in dicts(machine.facts.get("routes")):
         main = str(route.get("table", "main")) in ("main", "254", "None", "")
         if text(route.get("dst")) in ("default", "0.0.0.0/0", "::/0") and text(route.get("dev")) and main:
             six = integer(route.get("family")) == 6 or route.get("dst") == "::/0"
             found.append((six, integer(route.get("metric")) or 0, text(route["dev"])))
-    return list(dict.fromkeys(dev for _, _, dev in sorted(found)))
+    return list(dict.fromkeys(dev for six, _, dev in sorted(found) if family in (None, 6 if six else 4)))
 
 
 def lower_devices(machine: Machine, netdev: str) -> set[str]:

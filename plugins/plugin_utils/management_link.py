@@ -9,11 +9,12 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import interface_checks
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices
 
-VARIABLE = "gpu_fabric_management_link"
+VARIABLE = interface_checks.MANAGEMENT
 KEYS = ("addresses", "gateway", "mtu")
 
 
@@ -23,65 +24,50 @@ def problems(intent: Intent) -> list[Problem]:
     if not given:
         return []
     found = [Problem(VARIABLE, f"has no {key}", ", ".join(KEYS)) for key in given if key not in KEYS]
-    networks = []
     addresses = given.get("addresses")
     if not isinstance(addresses, (list, tuple)) or not addresses:
         allowed = "all the addresses of the interface, each with its prefix length, such as [10.20.0.5/24]"
         return [*found, Problem(VARIABLE, f"addresses is {addresses!r}", allowed)]
-    for item in addresses:
-        try:
-            interface = ipaddress.ip_interface(str(item))
-        except ValueError:
-            interface = None
-        if interface is None or "/" not in str(item) or not _is_hosts(interface):
-            found.append(Problem(VARIABLE, f"{item!r} in addresses", "a host's address with its prefix length"))
-        else:
-            networks.append(interface.network)
+    own = [item for item in map(interface_checks.interface, addresses) if item]
+    found += [
+        Problem(VARIABLE, f"{item!r} in addresses", "a host's address with its prefix length")
+        for item in addresses
+        if interface_checks.interface(item) is None
+    ]
+    double = interface_checks.twice(own)
+    if double:
+        found.append(Problem(VARIABLE, f"{double.ip} stands twice in addresses", "each address once"))
     mtu = given.get("mtu")
     if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
         found.append(Problem(VARIABLE, f"mtu is {mtu!r}", "a number from 1280 to 9978 bytes"))
     gateway = given.get("gateway")
-    if gateway is not None:
-        try:
-            reachable = any(ipaddress.ip_address(str(gateway)) in network for network in networks)
-        except ValueError:
-            reachable = False
-        if not reachable:
-            found.append(Problem(VARIABLE, f"gateway is {gateway!r}", "an address in the network of one of addresses"))
-    return found
+    fault = interface_checks.gateway_fault(gateway, own) if gateway is not None else None
+    return [*found, Problem(VARIABLE, f"gateway {fault[0]}", fault[1])] if fault else found
 
 
-def _is_hosts(interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> bool:
-    """Neither the network's own address nor the broadcast address, where there are such, and one of a host at all."""
-    if value_checks.unusable(str(interface.ip)):
-        return False
-    network = interface.network
-    if network.prefixlen >= network.max_prefixlen - 1:
-        return True
-    return interface.ip not in (network.network_address, *([network.broadcast_address] if network.version == 4 else []))
-
-
-def rack_problems(
-    intents: t.Mapping[str, Intent], rail_networks: t.Iterable[str], reached: t.Mapping[str, str]
-) -> list[tuple[str, Problem]]:
-    """Each host's own problems, then addresses that rails or other hosts have; *reached* are the inventory's."""
-    found = [(host, problem) for host, intent in intents.items() for problem in problems(intent)]
-    if found:
-        return found
+def on_host(intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iterable[str]) -> list[Problem]:
+    """What keeps this host from having it. For an intent in good form."""
+    given = intent[VARIABLE]
+    if not given:
+        return []
+    if not netdev:
+        message = "nothing tells by which interface the host is managed, so that its addresses would go nowhere"
+        return [Problem(VARIABLE, message, "gpu_fabric_management_interface beside it")]
+    if netdev in intent[interface_checks.BONDS]:
+        message = f"the host is managed through {netdev}, which gpu_fabric_bonds gives its addresses, too"
+        return [Problem(VARIABLE, message, "one of the two")]
     rails = [ipaddress.ip_network(net) for net in rail_networks]
-    taken = {address: host for host, address in reached.items() if address}
-    for host, intent in intents.items():
-        for item in intent[VARIABLE].get("addresses", ()):
-            interface = ipaddress.ip_interface(str(item))
-            rail = next((n for n in rails if n.version == interface.version and n.overlaps(interface.network)), None)
-            other = taken.setdefault(str(interface.ip), host)
-            if rail:
-                message = f"{item} in addresses overlaps the rails' {rail}"
-                found.append((host, Problem(VARIABLE, message, "a network that no rail is in")))
-            if other != host:
-                message = f"{item} in addresses is {other}'s"
-                found.append((host, Problem(VARIABLE, message, "addresses that no other host has")))
-    return found
+    found = []
+    for item in map(str, given["addresses"]):
+        own = ipaddress.ip_interface(item).network
+        rail = next((net for net in rails if net.version == own.version and net.overlaps(own)), None)
+        if rail:
+            message = f"{item} in addresses overlaps the rails' {rail}"
+            found.append(Problem(VARIABLE, message, "a network that no rail is in"))
+    present = machine.netdevs.get(netdev)
+    new = [item for item in map(str, given["addresses"]) if not present or item not in present.addresses]
+    lower = lower_devices(machine, netdev)
+    return found + [Problem(VARIABLE, *wrong) for wrong in interface_checks.used_elsewhere(machine, lower, new)]
 
 
 def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] | None:

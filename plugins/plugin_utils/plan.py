@@ -20,6 +20,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     bonds,
     firewall,
     ib_networks,
+    interface_checks,
     ipoib,
     management_link,
     opensm,
@@ -138,23 +139,17 @@ def plan_rack(
     problems += _count_fits(hosts)
     problems += [("", problem) for problem in _unaddressed(ethernet, addresses, rack_intent)]
     reached = {name: plain_address(text(mapping(entry).get("address"))) for name, entry in connection.items()}
-    problems += management_link.rack_problems({h.name: h.intent for h in hosts}, addresses.networks(), reached)
-    for host in hosts:
-        netdevs = {rail.netdev for rail in host.rails if rail.netdev}
-        of_bonds = bonds.problems(host.intent) or bond_checks.problems(
-            host.intent, host.machine, netdevs, host.found.management, addresses.networks()
-        )
-        problems += [(host.name, problem) for problem in of_bonds]
-    problems += [
-        (host.name, problem)
-        for host in hosts
-        for problem in reachability.problems(host.machine, host.intent, connection.get(host.name))
-    ]
+    beside = _beside_rails(hosts, addresses.networks(), reached)
+    problems += beside
     problems += [(host.name, problem) for host in hosts for problem in port_choices(host).problems()]
     problems += [("", problem) for problem in _overlaps(hosts, addresses)]
     highest = max(nodes.values(), default=1)
     over_infiniband, found = _infiniband(hosts, rack_intent, everyone, highest, addresses, reached)
     problems += found
+    for host in hosts:
+        brought = _networks_of(host, addresses, over_infiniband) if not beside else []
+        locked_out = reachability.problems(host.machine, host.intent, connection.get(host.name), brought)
+        problems += [(host.name, problem) for problem in locked_out]
     if problems:
         raise IntentError(problems)
     for host in hosts:
@@ -295,6 +290,33 @@ def _count_fits(hosts: list[Host]) -> list[tuple[str, Problem]]:
             )
             problems.append((host.name, problem))
     return problems
+
+
+def _beside_rails(
+    hosts: list[Host], rail_networks: list[str], reached: t.Mapping[str, str]
+) -> list[tuple[str, Problem]]:
+    """What is wrong with interfaces that a person addresses: the management's, and bonds."""
+    found: list[tuple[str, Problem]] = []
+    for host in hosts:
+        wrong = [*management_link.problems(host.intent), *bonds.problems(host.intent)]
+        if not wrong:
+            management, netdevs = host.found.management, {rail.netdev for rail in host.rails if rail.netdev}
+            wrong += management_link.on_host(host.intent, host.machine, management, rail_networks)
+            wrong += bond_checks.problems(host.intent, host.machine, netdevs, management, rail_networks)
+        found += [(host.name, problem) for problem in wrong]
+    return found or interface_checks.others_addresses({host.name: host.intent for host in hosts}, reached)
+
+
+def _networks_of(host: Host, addresses: AddressPlan, over_infiniband: ipoib.IpoibPlan) -> list[tuple[str, str]]:
+    """Networks that the host is to be in, each with the variable that says so."""
+    found = interface_checks.bond_networks(host.intent)
+    if host.fabric == "roce":
+        found += [
+            (family.variable.removesuffix("_prefix"), str(n)) for family in addresses.families for n in family.subnets
+        ]
+    if host.fabric == "infiniband":
+        found += [(ib_networks.IPOIB, net) for net in over_infiniband.subnets()]
+    return found
 
 
 def _infiniband(

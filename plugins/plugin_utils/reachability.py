@@ -10,6 +10,7 @@ So what would lock the next run out is refused here, before anything is changed.
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
@@ -17,8 +18,28 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, integer, text
 
 
-def problems(machine: Machine, intent: Intent, connection: t.Any) -> list[Problem]:
-    return [*_shut_out(machine, intent, mapping(connection)), *_no_interface(machine, intent)]
+def problems(
+    machine: Machine, intent: Intent, connection: t.Any, networks: t.Iterable[tuple[str, str]] = ()
+) -> list[Problem]:
+    """*networks* are those that the host is to be in, each with the variable that says so."""
+    return [
+        *_shut_out(machine, intent, mapping(connection)),
+        *_no_interface(machine, intent),
+        *_taken_over(machine, intent, networks),
+    ]
+
+
+def _taken_over(machine: Machine, intent: Intent, networks: t.Iterable[tuple[str, str]]) -> list[Problem]:
+    """Answers to where the run comes from would leave by a rail or a bond, once the host is in its network."""
+    client = text(mapping(machine.facts.get("ssh")).get("client")).partition("%")[0]
+    if intent["gpu_fabric_state"] == "absent" or not client:
+        return []
+    address = ipaddress.ip_address(client)
+    return [
+        Problem(variable, f"{net} holds {client}, from where this run comes", "networks that hold no administrator")
+        for variable, net in networks
+        if address in ipaddress.ip_interface(net).network
+    ]
 
 
 def _shut_out(machine: Machine, intent: Intent, connection: t.Mapping[str, t.Any]) -> list[Problem]:

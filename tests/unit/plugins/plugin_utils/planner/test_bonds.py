@@ -10,7 +10,7 @@ import typing as t
 
 import boxes
 import pytest
-from boxes import plan_one
+from boxes import plan_one, rack
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import IntentError
 
@@ -39,7 +39,9 @@ def test_lacp_bond_gets_rate_and_hash_and_a_backup_bond_neither():
             "gateway": "192.0.2.1",
         },
     }
-    lacp, backup = plan_one(with_front_end(), bonds=given)["bonds"]
+    box = with_front_end()
+    box.facts["routes"] = []
+    lacp, backup = plan_one(box, bonds=given)["bonds"]
     assert lacp == {
         "netdev": "bond0",
         "bond": {
@@ -72,9 +74,30 @@ def test_lacp_bond_gets_rate_and_hash_and_a_backup_bond_neither():
         ({"bond0": LACP | {"mode": "active-backup", "lacp_rate": "fast"}}, "lacp_rate of bond0 with mode"),
         ({"bond0": LACP | {"xmit_hash_policy": "l3"}}, "xmit_hash_policy of bond0"),
         ({"bond0": LACP | {"gateway": "router"}}, "gateway of bond0 is 'router'"),
-        ({"bond0": LACP | {"gateway": "192.0.2.1"}}, "in no network of its addresses (none)"),
+        ({"bond0": LACP | {"gateway": "192.0.2.1"}}, "in no network of the addresses (none)"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "198.51.100.1"}}, "in no network"),
-        ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.5"}}, "the bond's own address"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.5"}}, "the interface's own address"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.255"}}, "is no host's address"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "fe80::1"}}, "fe80::1 is IPv6, and no address"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.1"}}, "default route is over eno1"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.0/24"]}}, "'192.0.2.0/24' in addresses of bond0"),
+        ({"bond0": LACP | {"addresses": ["192.0.2.5/24", "192.0.2.5/16"]}}, "192.0.2.5 stands twice"),
+        ({"bond0": LACP | {"addresses": ["10.0.0.77/24"]}}, "10.0.0.77/24 overlaps eno1's 10.0.0.11/24"),
+        ({"bond0": LACP | {"members": ["ens6f0", "ens6f0"]}}, "ens6f0 is in bond0 and in bond0"),
+        (
+            {
+                "bond0": LACP | {"addresses": ["192.0.2.5/24"]},
+                "bond1": LACP | {"members": ["ens7f0"], "addresses": ["192.0.2.6/25"]},
+            },
+            "192.0.2.6/25 of bond bond1 is in a network of bond bond0",
+        ),
+        (
+            {
+                "bond0": LACP | {"addresses": ["2001:db8::5/64"], "gateway": "fe80::1"},
+                "bond1": LACP | {"members": ["ens7f0"], "addresses": ["fd00::6/64"], "gateway": "fd00::1"},
+            },
+            "gateway fd00::1 of bond bond1 beside that of bond bond0",
+        ),
         ({"a-name-too-long0": LACP}, "'a-name-too-long0'"),
         ({"lo": LACP}, "lo is an interface of another kind"),
         ({"eno1": LACP}, "eno1 is an interface of another kind"),
@@ -91,3 +114,22 @@ def test_bonds_that_cannot_be_meant_are_refused_by_name(given: dict[str, t.Any],
     with pytest.raises(IntentError, match="gpu_fabric_bonds") as refused:
         plan_one(with_front_end(), bonds=given)
     assert said in str(refused.value)
+
+
+def test_router_that_announces_itself_can_be_the_gateway():
+    given = {"bond0": LACP | {"addresses": ["2001:db8::5/64"], "gateway": "fe80::1"}}
+    [bond] = plan_one(with_front_end(), bonds=given)["bonds"]
+    assert bond["routes"] == [{"dst": "default", "via": "fe80::1"}]
+
+
+def test_address_that_a_bond_has_already_is_no_conflict_with_itself():
+    box = with_front_end()
+    box.netdev("bond0", "", "bond", ["192.0.2.5/24"], bond={"mode": "802.3ad", "members": ["ens6f0"], "active": []})
+    box.facts["netdevs"]["ens6f0"]["master"] = "bond0"
+    assert plan_one(box, bonds={"bond0": LACP | {"addresses": ["192.0.2.5/24"]}})["bonds"]
+
+
+def test_one_address_for_the_bonds_of_two_hosts_is_refused():
+    facts = dict.fromkeys(("gpu-01", "gpu-02"), with_front_end().done())
+    with pytest.raises(IntentError, match=r"gpu-02: gpu_fabric_bonds: 192.0.2.5/24 in addresses of bond0 is gpu-01's"):
+        rack(facts, bonds={"bond0": LACP | {"addresses": ["192.0.2.5/24"]}})

@@ -44,7 +44,11 @@ def test_interface_gets_what_the_intent_says_and_stays_protected():
         ({"addresses": ["224.0.0.5/24"]}, "'224.0.0.5/24' in addresses"),
         ({"addresses": ["fe80::5/64"]}, "'fe80::5/64' in addresses"),
         ({"addresses": ["10.224.1.200/25"]}, "overlaps the rails' 10.224.1.0/24"),
-        ({"addresses": ["192.0.2.5/24"], "gateway": "198.51.100.1"}, "gateway is '198.51.100.1'"),
+        ({"addresses": ["192.0.2.5/24"], "gateway": "198.51.100.1"}, "gateway 198.51.100.1 is in no network"),
+        ({"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.5"}, "the interface's own address"),
+        ({"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.0"}, "192.0.2.0 is no host's address"),
+        ({"addresses": ["192.0.2.5/24", "192.0.2.5/16"]}, "192.0.2.5 stands twice in addresses"),
+        ({"addresses": ["172.17.5.5/24"]}, "172.17.5.5/24 overlaps docker0's 172.17.0.1/16"),
         ({"addresses": ["192.0.2.5/24"], "gateway": "router"}, "gateway is 'router'"),
         ({"addresses": ["192.0.2.5/24"], "mtu": 100}, "mtu is 100"),
         ({"addresses": ["192.0.2.5/24"], "adresses": []}, "has no adresses"),
@@ -52,7 +56,7 @@ def test_interface_gets_what_the_intent_says_and_stays_protected():
 )
 def test_intent_that_would_cut_the_host_off_is_refused(given: dict[str, t.Any], said: str):
     with pytest.raises(IntentError, match="gpu_fabric_management_link") as refused:
-        plan_one(boxes.hgx_h100(), management_link=given)
+        plan_one(boxes.hgx_h100().netdev("docker0", "", "bridge", ["172.17.0.1/16"]), management_link=given)
     assert said in str(refused.value)
 
 
@@ -75,3 +79,22 @@ def test_an_address_at_which_another_host_is_reached_is_refused(other: str):
 
 def test_a_link_of_two_hosts_needs_no_broadcast_address():
     assert plan_one(boxes.hgx_h100(), management_link={"addresses": ["192.0.2.4/31", "192.0.2.9/32"]})
+
+
+def test_router_that_announces_itself_can_be_the_gateway():
+    given = {"addresses": ["2001:db8::5/64"], "gateway": "fe80::1"}
+    assert plan_one(boxes.hgx_h100(), management_link=given)["management_link"]["routes"][0]["via"] == "fe80::1"
+
+
+def test_addresses_of_an_interface_that_nobody_knows_are_refused():
+    box = boxes.hgx_h100()
+    box.facts["routes"], box.facts["netdevs"] = [], {}
+    with pytest.raises(IntentError, match=r"gpu_fabric_management_link: nothing tells .* gpu_fabric_management_interf"):
+        plan_one(box, management_link=LINK)
+
+
+def test_interface_that_is_a_bond_of_the_intent_has_its_addresses_from_there():
+    box = boxes.hgx_h100().netdev("eno8", "0000:03:00.0")
+    bonds = {"bond0": {"members": ["eno8"], "mode": "active-backup", "addresses": ["192.0.2.6/24"]}}
+    with pytest.raises(IntentError, match=r"managed through bond0, which gpu_fabric_bonds gives its addresses"):
+        plan_one(box, management_interface="bond0", management_link=LINK, bonds=bonds)

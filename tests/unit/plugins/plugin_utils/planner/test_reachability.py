@@ -81,3 +81,30 @@ def test_the_connections_interface_is_protected_beside_the_named_one():
     assert plan["protected_interfaces"] == ["enmlx5_15", "eno1"]
     assert roles(plan)["mlx5_15"] == "management"
     assert "enmlx5_15" not in [link["netdev"] for link in plan["links"]]
+
+
+@pytest.mark.parametrize(
+    ("client", "intent", "said"),
+    [
+        ("10.224.1.200", {}, "gpu_fabric_rail_ipv4: 10.224.1.0/24 holds 10.224.1.200, from where this run comes"),
+        ("fd00:0:0:3::9", {"rail_ipv6": "fd00::/48"}, "gpu_fabric_rail_ipv6: fd00:0:0:3::/64 holds fd00:0:0:3::9"),
+        (
+            "198.51.100.9",
+            {"bonds": {"bond0": {"members": ["eno8"], "mode": "active-backup", "addresses": ["198.51.100.5/24"]}}},
+            "gpu_fabric_bonds: 198.51.100.5/24 holds 198.51.100.9",
+        ),
+    ],
+)
+def test_a_network_that_takes_the_answers_to_the_administrator_is_refused(client, intent, said):
+    box = over_ssh(client=client).netdev("eno8", "0000:03:00.0")
+    with pytest.raises(IntentError) as refused:
+        plan_one(box, **intent)
+    assert said in str(refused.value)
+    assert plan_one(over_ssh(client="fe80::9%eno1"), state="present")
+
+
+def test_a_network_over_infiniband_does_not_take_them_either():
+    box = boxes.hgx_h100(layer="InfiniBand")
+    box.facts["ssh"] = {"address": "10.0.0.11", "netdev": "eno1", "client": "10.240.2.9", "basis": "ssh_connection"}
+    with pytest.raises(IntentError, match=r"gpu_fabric_ipoib: 10\.240\.2\.0/24 holds 10\.240\.2\.9"):
+        plan_one(box, ipoib={"ipv4": "10.240.0.0/16"})
