@@ -29,6 +29,7 @@ RULES_FILE = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
 MARK = "# Managed by railyard.gpu_fabric; changes are overwritten."
 _BDF = re.compile(r"^([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$")
 _STEM = re.compile(r"^(?:en|ib)(?:P\d+)?p\d+s\d+")
+NAME_LIMIT = 15
 _PREFIXES = {"Ethernet": ("en", "roce"), "InfiniBand": ("ib", "ib")}
 
 
@@ -83,6 +84,9 @@ class Names:
                 # a network configuration that knows it by its old name would not bring it up again
                 self.left_out[rail.hca.name] = f"{rail.netdev} carries the connection of this run"
                 continue
+            if self.machine.function(rail.hca.pci).physfn:
+                self.left_out[rail.hca.name] = "a virtual function is named after its physical one, and comes and goes"
+                continue
             for netdev in members or (rail.netdev,):
                 member = self.machine.netdevs.get(netdev)
                 pci = (member.pci if member else "") or rail.hca.pci
@@ -94,10 +98,16 @@ class Names:
 
     def _device(self, pci: str, link_layer: str, hca: str, netdev: str) -> Device:
         card = pci.rpartition(".")[0]
-        several = sum(bdf.rpartition(".")[0] == card for bdf in self.machine.functions) > 1
+        # Virtual functions share bus and slot with the card, and are none of its own.
+        own = [f for bdf, f in self.machine.functions.items() if bdf.rpartition(".")[0] == card and not f.physfn]
+        several = len(own) > 1
         net, rdma = _PREFIXES.get(link_layer, _PREFIXES["Ethernet"])
         port = text(mapping(mapping(self.machine.facts.get("netdevs")).get(netdev)).get("port_name"))
         name = path_name(net, pci, several) + (f"n{port}" if port else "")
+        if netdev and len(name) > NAME_LIMIT:
+            # systemd would pass over it, and leave the interface the kernel's name (eth0).
+            self.left_out[netdev] = f"{name} has {len(name)} characters, and an interface's name {NAME_LIMIT} at most"
+            netdev = ""
         return Device(pci, hca, path_name(rdma, pci, several) if hca else "", netdev, name if netdev else "")
 
     def _renamed(self) -> list[tuple[str, str, str]]:

@@ -144,3 +144,26 @@ def test_an_interface_that_has_its_name_is_known(address, several, end):
     assert not is_by_path(f"{expected}9x", expected) and not is_by_path("ens1f0np0", expected)
     other = path_name("en", f"{domain:04x}:{(bus + 1) % 256:02x}:{slot:02x}.{function:x}", several)
     assert not is_by_path(other + end, expected)
+
+
+def test_virtual_functions_change_no_name_and_get_none():
+    box = boxes.hgx_h100()
+    box.function("0000:18:00.2", "15b3", "101e", "020000", (), 0, physfn="0000:18:00.0")
+    plan = plan_one(box, stable_names="by_path")
+    assert named(plan)["0000:18:00.0"] == "rocep24s0"
+    box = boxes.hgx_h100()
+    box.facts["pci"]["0000:18:00.0"]["physfn"] = "0000:18:00.1"
+    plan = plan_one(box, stable_names="by_path", compute_devices=list(boxes.H100_NAMES))
+    assert "0000:18:00.0" not in named(plan) and "0000:18:00.0" not in contents(plan)[LINK_FILE]
+    assert "virtual function" in plan["stable_names"]["left_out"]["mlx5_15"]
+
+
+def test_a_name_that_is_too_long_for_an_interface_is_left_out():
+    box = boxes.Box().management()
+    for number, bdf in enumerate(("0010:81:00.0", "0010:81:00.1", "0010:03:00.0")):
+        box.nic(f"mlx5_{number}", bdf)
+        box.facts["netdevs"][f"enmlx5_{number}"]["port_name"] = "p0" if number != 1 else ""
+    plan = plan_one(box, stable_names="by_path", compute_devices=["mlx5_0", "mlx5_1", "mlx5_2"])["stable_names"]
+    text = contents({"stable_names": plan})[LINK_FILE]
+    assert "Path=pci-0010:03:00.0 pci-0010:81:00.1\n" in text
+    assert plan["left_out"] == {"enmlx5_0": "enP16p129s0f0np0 has 16 characters, and an interface's name 15 at most"}
