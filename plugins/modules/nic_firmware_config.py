@@ -193,6 +193,8 @@ class Run:
         self.resets: list[str] = []
         self.link_type_changed = False
         self.cards: list[Card] = []
+        #: What check mode would have written.
+        self.todo: dict[str, list[firmware.Difference]] = {}
         self.needs: dict[str, str] = {}
         self.ways: dict[str, Way] = {}
         #: Settings that a reset of their card did not bring into force.
@@ -210,6 +212,7 @@ class Run:
                 todo = self._pass()  # some firmware shows them as soon as the gate is written
             self._tell_of_others()
             self._needs(todo)
+            self.todo = todo
             if self._may_reset():
                 self._reset(todo)
         if not check_mode:
@@ -365,10 +368,12 @@ class Run:
                 )
 
     def _result(self) -> dict[str, t.Any]:
+        # where check mode would have reset a card, nothing waits on it
+        cards = [card for card in self.cards if not (self.check_mode and card.device in self.resets)]
         pending = {
             card.device: {name: f"{current} -> {coming}" for name, (current, coming) in waits.items()}
-            for card in self.cards
-            if (waits := firmware.pending(card.parameters))
+            for card in cards
+            if (waits := card.waiting(self.todo[card.device]))
         }
         return {
             "changed": len(self.changes) > 0,
@@ -376,7 +381,7 @@ class Run:
             "changed_cards": sorted(self.changed_cards),
             "reset_needed": worst(self.needs.values()),
             "pending": pending,
-            "deferred": {c.device: sorted(c.resolution.deferred) for c in self.cards if c.resolution.deferred},
+            "deferred": {c.device: sorted(c.resolution.deferred) for c in cards if c.resolution.deferred},
             "skipped": {c.device: sorted(c.resolution.skipped) for c in self.cards if c.resolution.skipped},
             "resets": list(dict.fromkeys(self.resets)),
             "link_type_changed": self.link_type_changed,
@@ -406,10 +411,13 @@ def main() -> t.NoReturn:
     run = Run(module.params, Cli(), Pci(), StateFile(STATE))
     try:
         result = run.go(module.check_mode)
+        failure = None
     except Failure as exc:
-        module.fail_json(msg=str(exc), **exc.details)
+        failure = exc
     for sentence in run.warnings:
         module.warn(sentence)
+    if failure:
+        module.fail_json(msg=str(failure), **failure.details)
     module.exit_json(**result)
 
 

@@ -121,6 +121,7 @@ def test_check_mode_tells_the_same_and_writes_nothing(host: Host) -> None:
     wanted = {"SRIOV_EN": True, "CNP_DSCP": 40}
     before = state_file.load()
     told = host.run(wanted, check_mode=True)
+    assert told["pending"] == {RAIL: {"SRIOV_EN": "False(0) -> True", "CNP_DSCP_P1": "48 -> 40"}}
     assert host.cli.orders == [] and state_file.load() == before and host.record == {}
     done = host.run(wanted)
     assert {key: told[key] for key in ("changed", "diff", "reset_needed", "changed_cards")} == {
@@ -335,7 +336,8 @@ def test_check_mode_tells_of_what_follows_a_reset(host: Host) -> None:
     done = host.run(wanted, allow_disruption="fwreset")
     for key in ("after", "after_header"):
         assert [part[key] for part in told["diff"]] == [part[key] for part in done["diff"]]
-    assert told["changed_cards"] == done["changed_cards"] and told["resets"] == done["resets"]
+    for key in ("changed_cards", "resets", "reset_needed", "pending", "deferred"):
+        assert told[key] == done[key]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
