@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.services import UNITS
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
 
-# Debian calls the SSH daemon's unit ssh.service; a drop-in on the alias would not be read.
-_UNIT_NAMES = {"sshd": ("sshd", "ssh")}
+# Debian calls the SSH daemon's unit ssh.service, and has the alias only where it is enabled, not where a socket starts
+# it; the facts of its limits are under sshd everywhere.
+_UNIT_NAMES = {"sshd": ("ssh", "sshd")}
 
 
 def for_host(machine: Machine, intent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """plan.hosts[h].limits; services are those of the intent that exist here."""
+    """plan.hosts[h].limits; services are those of the intent that exist here, or that the facts do not ask about."""
     known = set()
     for source in (machine.facts.get("services"), mapping(machine.facts.get("limits")).get("services")):
         known |= {str(unit).removesuffix(".service") for unit, data in mapping(source).items() if _exists(data)}
     services = []
     for wanted in intent["gpu_fabric_services_memlock"]:
+        wanted = wanted.removesuffix(".service")
         names = _UNIT_NAMES.get(wanted, (wanted,))
-        services += [name for name in names if name in known][:1]
+        services += [name for name in names if name in known or name not in UNITS][:1]
     nofile = intent["gpu_fabric_nofile"]
     return {
         "memlock": "unlimited",
         "nofile": nofile,
         "values": {"memlock": "unlimited", "nofile": nofile},
-        "services": services,
+        "services": list(dict.fromkeys(services)),
     }
 
 
