@@ -27,12 +27,17 @@ GRUB_CONFIGS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 _TOKEN = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 # What the kernel takes as often as it is given; of others, the last one counts.
 _REPEATED = ("console", "earlycon", "hugepages", "hugepagesz", "memmap", "pci")
-_ARGUMENT = re.compile(r"^[A-Za-z0-9_][^\s\"'`$\\;&|<>]*$")
+_ARGUMENT = re.compile(r"[A-Za-z0-9_][^\s\"'`$\\;&|<>]*")
 
 
 def tokens(line: str) -> list[str]:
     """The arguments of a command line; double quotes hold blanks together, as the kernel has it."""
     return _TOKEN.findall(line)
+
+
+def is_argument(token: str) -> bool:
+    """Whether it can stand in the boot loader's configuration as it is."""
+    return _ARGUMENT.fullmatch(token) is not None and token.isprintable()
 
 
 def lacking(wanted: t.Sequence[str], line: t.Collection[str]) -> list[str]:
@@ -202,7 +207,7 @@ class CommandLine:
     def __init__(
         self, arguments: t.Sequence[str], cli: Cli, state: StateFile, originals: StateFile, root: str = "/"
     ) -> None:
-        bad = [token for token in arguments if not _ARGUMENT.match(token)]
+        bad = [token for token in arguments if not is_argument(token)]
         if bad:
             raise Failure(f"{bad[0]!r} is no argument of a kernel, such as iommu=pt")
         self.wanted = list(dict.fromkeys(arguments))
@@ -313,6 +318,7 @@ __all__ = (
     "Grubby",
     "grub_entries",
     "grubby_entries",
+    "is_argument",
     "lacking",
     "overruled",
     "render",

@@ -11,6 +11,7 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _packages
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cmdline import is_argument
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import canonical, fault, spelling
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
@@ -157,8 +158,14 @@ def _nccl_env(intent: Intent) -> list[Problem]:
 
 
 def _cmdline(intent: Intent) -> list[Problem]:
-    """Arguments of which the kernel would take the last, whatever was meant."""
+    """Arguments that no boot loader could hold, and some of which the kernel takes the last, whatever was meant."""
     variable, found = "gpu_fabric_kernel_cmdline", []
+    for token in intent[variable]:
+        if not is_argument(token):
+            message = f"{token!r} is no argument of a kernel"
+            found.append(
+                Problem(variable, message, "arguments such as iommu=pt, without quotes or a shell's characters")
+            )
     given: dict[str, str] = {}
     for token in intent[variable]:
         name = token.partition("=")[0]

@@ -174,7 +174,7 @@ def test_host_without_a_known_boot_loader(tmp_path: Path) -> None:
     assert not len(machine.line().changes)
 
 
-@pytest.mark.parametrize("bad", ["iommu=pt quiet", "a;reboot", 'x="y"', "$(id)", "", "-x", "a\nb"])
+@pytest.mark.parametrize("bad", ["iommu=pt quiet", "a;reboot", 'x="y"', "$(id)", "", "-x", "a\nb", "a=1\n", "a\0b"])
 def test_what_is_no_argument_is_refused(machine: Machine, bad: str) -> None:
     with pytest.raises(Failure, match="is no argument of a kernel"):
         machine.line("iommu=pt", bad)

@@ -77,6 +77,8 @@ PRINT = "0123 4567 89AB CDEF 0123 4567 89AB CDEF 0123 4567"
         ("services_memlock", ["a/b"], "'a/b'"),
         ("kernel_cmdline", ["a\0b"], "a\\x00b"),
         ("kernel_cmdline", ["a\nb"], "a\\nb"),
+        ("kernel_cmdline", ["a;reboot"], "'a;reboot' is no argument of a kernel"),
+        ("kernel_cmdline", ['x="y"'], "is no argument of a kernel"),
         ("kernel_cmdline", ["iommu=pt", "iommu=off"], "contradict"),
         ("nccl_env", {"PATH": "/tmp"}, "'PATH' is no variable of NCCL"),
         ("nccl_env", {"LD_PRELOAD": "x.so"}, "'LD_PRELOAD'"),
