@@ -171,8 +171,16 @@ def released(record: Record, entries: list[dict[str, t.Any]]) -> list[dict[str, 
         {**saved["port"], "settings": back}
         for netdev, saved in record.items()
         if (back := split(saved["before"], wanted_of(entries, netdev))[1])
-        and (netdev == program.HOST or program.is_there(saved["port"]))
     ]
+
+
+def is_there(entry: dict[str, t.Any]) -> bool:
+    return entry["netdev"] == program.HOST or program.is_there(entry)
+
+
+def farewell(entry: dict[str, t.Any]) -> str:
+    names = ", ".join(entry["settings"])
+    return f"{entry['netdev']} is gone, and with it what was set; nothing of it is given back or remembered ({names})"
 
 
 def noted(record: Record, entries: list[dict[str, t.Any]], todos: list[program.Todo]) -> Record:
@@ -242,7 +250,8 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     state = StateFile("nics.json")
     folders = Folders(os.path.dirname(state.path))
     record = load(state)
-    back = [program.plan(entry, cli).backwards() for entry in released(record, entries)]
+    leaving = released(record, entries)
+    back = [program.plan(entry, cli).backwards() for entry in leaving if is_there(entry)]
     forward = [program.plan(entry, cli) for entry in entries]
     todos = [*back, *forward]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
@@ -265,8 +274,10 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         if reinstall:
             installation.apply(cli, folders)
         try:
-            for todo in todos:
+            for todo in back:
                 program.apply(todo)
+            for entry, todo in zip(entries, forward):
+                program.bring_about(entry, todo, cli)
         except program.LinkLost as exc:
             # What cost the link must not cost it again at the next boot.
             kept = Installation(without(ports, exc.details["netdev"], exc.details["settings"]), host)
@@ -278,6 +289,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         "changed": bool(settings or files),
         "diff": difference.of(settings, files, program.CONFIG),
         "changed_ports": sorted({todo.port.netdev for todo in todos if todo.steps}),
+        "warnings": [farewell(entry) for entry in leaving if not is_there(entry)],
         "unsupported": {todo.port.netdev: todo.unsupported for todo in todos if todo.unsupported},
     }
 

@@ -294,7 +294,7 @@ OPTIONS: tuple[Option, ...] = (
         {},
         "Recovery of lost packets in the NIC: adp_retrans, tx_window, slow_restart, slow_restart_idle, true or false.",
     ),
-    Option("cable_length_m", "int", None, "Cable length for PFC headroom.", low=1, high=1000, unit="metres"),
+    Option("cable_length_m", "int", None, "Cable length for PFC headroom.", low=1, high=999, unit="metres"),
     Option(
         "fabric_lb",
         "str",

@@ -232,6 +232,10 @@ class Pause(Knob):
         self.netdev, self.cli = port.netdev, cli
 
     def read(self) -> dict[str, bool] | None:
+        if self.cli.which("ethtool") is None:
+            raise Failure(
+                f"{self.netdev}: pause cannot be read: ethtool is not on this host; install the package ethtool"
+            )
         answer = self.cli.run(["ethtool", "-a", self.netdev], check=False)
         if answer.rc != 0:
             return None

@@ -146,6 +146,15 @@ def test_pinned_interrupts_are_kept_from_irqbalance(machine: Path) -> None:
     assert not (machine / "library/irqbalance-policy").exists() and not (machine / "drop-in/irqbalance.conf").exists()
 
 
+def test_a_port_that_is_gone_is_forgotten_and_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(ports=[PORT], allow_disruption="linkflap")
+    monkeypatch.setattr(program, "is_there", lambda entry: False)
+    told = run(check_mode=True)
+    assert told["warnings"] == ["lo is gone, and with it what was set; nothing of it is given back or remembered (pfc)"]
+    assert run()["warnings"] == told["warnings"] and run()["warnings"] == []
+    assert not (machine / "record/nics.json").exists()
+
+
 def test_a_port_that_appears_again_is_set_again(machine: Path) -> None:
     run(ports=[PORT], allow_disruption="linkflap")
     assert [line for line in (machine / "rules.d/nic.rules").read_text().splitlines() if not line.startswith("#")] == [

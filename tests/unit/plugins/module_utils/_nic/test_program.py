@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import host, install, irqbalance, pcie, program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
+    host,
+    install,
+    irqbalance,
+    knobs,
+    pcie,
+    program,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -298,7 +305,19 @@ def test_pfc_that_is_right_is_not_written_again() -> None:
     assert not [command for command in cli.writes if "pfc" in command]
 
 
-def test_setting_that_does_not_take_is_an_error_with_both_values() -> None:
+def test_setting_that_shows_a_moment_later_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program.time, "sleep", lambda seconds: None)
+    cli = FakeCli()
+    cli.refuse_pfc = True
+    todo = program.plan(ENTRY, cli)
+    pfc = next(step for step in todo.steps if step.knob.name == "pfc")
+    shown = iter([pfc.before, pfc.before])
+    monkeypatch.setattr(pfc.knob, "read", lambda: next(shown, pfc.after))
+    program.confirm(todo.port, pfc)
+
+
+def test_setting_that_does_not_take_is_an_error_with_both_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "SETTLE_S", 0)
     cli = FakeCli()
     cli.refuse_pfc = True
     todo = program.plan(ENTRY, cli)
@@ -308,6 +327,44 @@ def test_setting_that_does_not_take_is_an_error_with_both_values() -> None:
 
 def test_what_this_system_has_no_place_for_is_told() -> None:
     assert "traffic_class" in program.plan(ENTRY, FakeCli()).unsupported
+
+
+def test_interrupts_of_queues_that_are_made_anew_are_pinned_at_once(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    affinity = machine / "irq/40/smp_affinity_list"
+    affinity.write_text("0-31\n")
+
+    class Queues(FakeCli):
+        def ethtool(self, words: list[str]) -> str:
+            if words[0] == "-A":
+                affinity.write_text("0-127\n")
+            return super().ethtool(words)
+
+    entry = {"netdev": "rail0", "settings": {"irq_affinity": "0-31", "pause": {"rx": False, "tx": False}}}
+    monkeypatch.setattr(knobs.Pause, "disruption", "linkflap")
+    cli = Queues()
+    todo = program.plan(entry, cli)
+    assert [step.knob.name for step in todo.steps] == ["pause"]
+    program.bring_about(entry, todo, cli)
+    assert affinity.read_text() == "0-31" and program.plan(entry, cli).steps == []
+
+
+def test_port_without_ethtool_is_told_what_to_install() -> None:
+    with pytest.raises(Failure, match=r"no-such-rail: pause .* install the package ethtool"):
+        program.plan(ENTRY, FakeCli(("dcb",)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"ports": [3]}', '{"ports": [{"settings": {}}]}', '{"ports": [{"netdev": "a"}]}']
+)
+def test_a_configuration_of_another_shape_is_named(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nics.json"
+    path.write_text(text)
+    assert program.main(["apply", "--config", str(path)]) == 1
+    assert str(path) in capsys.readouterr().err
 
 
 def test_port_without_a_tool_for_qos_is_refused() -> None:

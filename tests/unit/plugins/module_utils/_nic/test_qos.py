@@ -111,7 +111,8 @@ class Overruled(FakeCli):
         return done
 
 
-def test_a_value_that_somebody_else_sets_back_is_told_with_who_that_may_be() -> None:
+def test_a_value_that_somebody_else_sets_back_is_told_with_who_that_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "SETTLE_S", 0)
     cli = Overruled(("mlnx_qos",))
     with pytest.raises(Failure, match=r"no-such-rail: trust is pcp after it was set to dscp.*DCBX.*lldpad"):
         program.apply(program.plan(entry(trust="dscp"), cli))
