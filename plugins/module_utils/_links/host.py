@@ -94,15 +94,17 @@ class Links:
 
     def refuse(self, protected: t.Collection[str]) -> None:
         """Name everything that keeps the links from being set, before anything is set."""
-        errors = []
+        errors = [
+            f"{name} carries the connection of this run, and would lose what an earlier run gave it;"
+            " connect over another interface"
+            for name, found in self._gone().items()
+            if name in protected and not found.get("management")
+        ]
         for link in self.wanted.values():
             found = self.present.get(link.netdev)
             if link.netdev in protected and not link.management:
-                errors.append(
-                    f"{link.netdev} carries the connection of this run and must not be a rail;"
-                    " name it in gpu_fabric_management_devices"
-                )
-            elif link.bond:
+                errors += self._carrying(link, found)
+            if link.bond:
                 errors += self._bond_errors(link, protected)
             elif link.ipoib and link.ipoib.parent:
                 errors += self._partition_errors(link)
@@ -116,6 +118,21 @@ class Links:
             errors += [*self._taken(link), *self._without_ipv6(link)]
         if errors:
             raise LinkError("No link was changed: " + "; ".join(errors))
+
+    def _carrying(self, link: Link, found: Link | None) -> list[str]:
+        if not link.bond:
+            return [
+                f"{link.netdev} carries the connection of this run and must not be a rail;"
+                " name it in gpu_fabric_management_devices"
+            ]
+        # One that is to be made carries nothing yet, and one that is as wanted is not touched.
+        changes = "; ".join(missing(link, found)) if found else ""
+        if not changes:
+            return []
+        return [
+            f"{link.netdev} carries the connection of this run, and would be changed ({changes});"
+            " take that change out of gpu_fabric_bonds, or make it by hand at the console"
+        ]
 
     def _taken(self, link: Link) -> t.Iterator[str]:
         """What another interface has: an address would be there twice, and a route would be taken from it."""
@@ -169,7 +186,7 @@ class Links:
             member = self.present.get(name)
             if member is None:
                 errors.append(f"{name}, a member of {link.netdev}, does not exist")
-            elif name in protected:
+            elif name in protected and (present is None or present.bond is None or name not in present.bond.members):
                 errors.append(f"{name} carries the connection of this run and cannot become a member of {link.netdev}")
             elif masters.get(name, link.netdev) != link.netdev:
                 errors.append(f"{name}, wanted in {link.netdev}, is a member of {masters[name]}")

@@ -19,7 +19,7 @@ import sys
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import family_flag
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import MAIN_TABLE, LinkError
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import UNICAST, load, table_number
@@ -178,8 +178,15 @@ class Pending:
             "rollback_s": rollback_s,
         }
         write_atomic(RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n", mode=0o600)
-        self._start(RESTORE_UNIT, "restore", rollback_s + GRACE_S)
-        self._start(APPLY_UNIT, "apply", GRACE_S)
+        try:
+            self._start(RESTORE_UNIT, "restore", rollback_s + GRACE_S)
+            self._start(APPLY_UNIT, "apply", GRACE_S)
+        except Failure as exc:
+            self.disarm()
+            raise LinkError(
+                f"No link was changed: {wanted['netdev']} manages the host, and there would be no way back from a mistake:"
+                f" {exc}"
+            ) from exc
 
     def _start(self, unit: str, part: str, delay_s: int) -> None:
         self._cli.run(

@@ -118,6 +118,17 @@ def test_what_would_take_links_from_others_is_refused(
     assert said in str(refused.value)
 
 
+def test_bond_that_carries_the_connection_is_made_and_then_left_alone() -> None:
+    protected = ["bond0", "eno2", "eno3"]
+    Kernel(kernel(()), {}, WANTED).links.refuse(["bond0"])
+    Kernel(kernel(("eno2", "eno3"), **DATA), {}, WANTED).links.refuse(protected)
+    record = {"bond0": {"before": {"absent": True}, "set": host.as_plan(WANTED)}}
+    with pytest.raises(LinkError, match=r"bond0 carries .* would lose what an earlier run gave it; connect over anoth"):
+        Kernel(kernel(("eno2", "eno3"), **DATA), record).links.refuse(protected)  # type: ignore[arg-type]
+    with pytest.raises(LinkError, match=r"bond0 carries the connection .* changed \(eno3 is no member\); take that"):
+        Kernel(kernel(("eno2",), **DATA), {}, WANTED).links.refuse(protected)
+
+
 def test_bond_of_an_earlier_run_is_taken_away_when_it_is_wanted_no_more() -> None:
     found = {"eno2": {"mtu": 1500, "up": False}, "eno3": {"mtu": 1400, "up": True}, "gone": {"mtu": 1500, "up": True}}
     record = {"bond0": {"before": {"absent": True, "members": found}, "set": host.as_plan(WANTED)}}

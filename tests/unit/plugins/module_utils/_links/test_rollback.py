@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import rollback
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, missing
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, LinkError, wanted_link
@@ -211,3 +212,21 @@ def test_change_that_still_waits_is_told_from_one_that_nobody_takes_back(pending
         pending.refuse_waiting()
     pathlib.Path(rollback.DONE).write_text("[]")
     pending.refuse_waiting()
+
+
+def test_change_does_not_begin_where_nothing_would_take_it_back(
+    pending: rollback.Pending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = pending._cli
+    run = systemd.run
+
+    def refuses(argv: list[str], **more: object) -> _cli.Result:
+        if argv[0] == "systemd-run" and "apply" in argv:
+            raise Failure("System has not been booted with systemd")
+        return run(argv, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(systemd, "run", refuses)
+    with pytest.raises(LinkError, match=r"No link was changed: eno1 manages the host, .* not been booted with systemd"):
+        pending.arm({"netdev": "eno1"}, {}, [["apply"]], [["restore"]], {}, 60)
+    assert systemd.asked[-2] == ["systemctl", "stop", "gpu-fabric-links-rollback.timer"]  # type: ignore[attr-defined]
+    assert pending.load() is None
