@@ -24,7 +24,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers._comm
 
 _SECTION = re.compile(r"^Reset-(?P<what>\w+)\b.*:\s*$")
 _ONCE = re.compile(r"^(Reset-levels)")
-_ROW = re.compile(r"^(?P<number>\d+):\s+(?P<text>.*?)\s+-(?P<supported>Not Supported|Supported)(?P<rest>.*)$")
+_ROW = re.compile(r"^(?P<number>\d+):\s+(?P<text>.*?)\s+-(?P<supported>Not [Ss]upported|Supported)(?P<rest>.*)$")
 
 
 def parse(text: str) -> Parsed:

@@ -26,8 +26,8 @@ PENDING = define(
     means="The setting is written to the card's flash and not in force: current and next-boot values differ.",
     looks_at="Current and next-boot columns of mlxconfig for every card.",
     cause="The card was not reset since the setting was written; a warm reboot does not reset every card.",
-    remedy="Drain the node and reset the card (mlxfwreset -d BDF reset) or power it off and on; never the card that "
-    "carries the connection.",
+    remedy="Drain the node and reset the card (mlxfwreset -d BDF -l 3 reset) or power it off and on; never the card "
+    "that carries the connection.",
     check="mlxconfig -d BDF -e q: Current equals Next Boot.",
     source="mlxconfig documentation",
 )

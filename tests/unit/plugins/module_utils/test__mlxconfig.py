@@ -158,6 +158,7 @@ def test_levels_of_reset_are_those_of_their_section() -> None:
     )
     levels = mlxfwreset.parse(text).value["levels"]
     assert (levels["3"]["supported"], levels["3"]["default"], levels["0"]["supported"]) == (True, True, False)
+    assert not mlxfwreset.parse(text.replace("-Supported    ", "-Not supported")).value["levels"]["3"]["supported"]
     assert "3" not in mlxfwreset.parse(text[: text.index("-Supported")]).value["levels"]
 
 
