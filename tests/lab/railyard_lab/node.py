@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from railyard_lab import interfaces, kernel_log, link, modules, mount, nvconfig, profile, qos, toolbox, tree
+from railyard_lab import interfaces, kernel_log, link, modules, mount, nvconfig, profile, qos, toolbox, tree, writes
 from railyard_lab import state as state_file
 
 
@@ -108,15 +108,17 @@ def _notify(text: str) -> None:
 
 
 def watch() -> None:
-    """Follow the kernel's interfaces for as long as the node lives."""
+    """Follow the kernel's interfaces, and what is written into the tree, for as long as the node lives."""
     monitor = subprocess.Popen([interfaces.real_ip(), "-o", "monitor", "link", "address"], stdout=subprocess.PIPE)
     assert monitor.stdout is not None
     descriptor = monitor.stdout.fileno()
     os.set_blocking(descriptor, False)
+    written = writes.Watch()
     sync()
+    written.follow(tree.writable(state_file.load()))
     _notify("READY=1")
     while monitor.poll() is None:
-        select.select([descriptor], [], [])
+        select.select([descriptor, written.descriptor], [], [])
         # Changes come in bursts (an address, its routes, DAD): answer the burst once.
         quiet_until = time.monotonic() + 0.02
         while time.monotonic() < quiet_until:
@@ -126,8 +128,10 @@ def watch() -> None:
             except BlockingIOError:
                 pass
             time.sleep(0.01)
+        written.clear()
         try:
             sync()
+            written.follow(tree.writable(state_file.load()))
         except (OSError, ValueError, KeyError) as error:
             print(f"railyard_lab: sync failed: {error}", file=sys.stderr, flush=True)
     raise SystemExit("railyard_lab: `ip monitor` ended")

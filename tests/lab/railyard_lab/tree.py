@@ -292,6 +292,11 @@ def sync(state: dict[str, Any]) -> bool:
     return True
 
 
+def writable(state: dict[str, Any]) -> list[Path]:
+    """The files that a host may write and that then read otherwise."""
+    return [base() / path for path, *_ in tree_rdma.stores(state, device_path)]
+
+
 def clear() -> None:
     """An empty tree under RAILYARD_LAB_ROOT, as a node's tmpfs is at each boot."""
     where = base()
@@ -336,7 +341,8 @@ def _write(path: Path, node: Node) -> None:
     data = node.encode() if isinstance(node, str) else bytes(node)
     if path.name == "config" and path.exists():
         data = bytes(config_space.keep_volatile(bytearray(data), path.read_bytes()))
-    # In place: some of these files are mounted over others one by one.
-    with open(path, "wb") as handle:
+    # In place: some of these files are mounted over others one by one. Never empty: a kernel's file is not, either.
+    with open(path, "r+b" if path.exists() else "wb") as handle:
         handle.write(data)
+        handle.truncate()
     os.chmod(path, 0o600 if path.name == "vpd" else 0o644)

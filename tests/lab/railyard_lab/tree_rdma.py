@@ -123,39 +123,49 @@ def _port(files: dict[str, Any], state: dict[str, Any], nic: dict[str, Any], fol
     files[f"{folder}/hw_counters/lifespan"] = "10\n"
 
 
-def take_in(
-    state: dict[str, Any], where: Path, known: dict[str, str], device_path: Callable[[dict[str, Any], str], str]
-) -> None:
-    """What a host wrote into OFED's sysfs files becomes state (the kernel's store functions)."""
-    from railyard_lab.tree import _fingerprint
-
+def stores(
+    state: dict[str, Any], device_path: Callable[[dict[str, Any], str], str]
+) -> list[tuple[str, dict[str, Any], str, int | None]]:
+    """OFED's sysfs files that a host may write: path, and the values, key and index in the state behind it."""
+    found: list[tuple[str, dict[str, Any], str, int | None]] = []
     if state["stack"]["kind"] != "doca":
-        return
+        return found
     for nic in state["nics"]:
         if not nic.get("qos") or nic["vf"]:
             continue
         device, values = device_path(state, nic["pci"]), nic["qos"]["roce"]
         net = f"{device}/net/{nic['netdev']}/ecn"
-        stores: list[tuple[str, str, int | None]] = [
-            (f"{device}/infiniband/{nic['rdma']}/tc/1/traffic_class", "tclass", None),
-            (f"{net}/roce_np/cnp_dscp", "cnp_dscp", None),
-            (f"{net}/roce_np/cnp_802p_prio", "cnp_802p_prio", None),
+        found += [
+            (f"{device}/infiniband/{nic['rdma']}/tc/1/traffic_class", values, "tclass", None),
+            (f"{net}/roce_np/cnp_dscp", values, "cnp_dscp", None),
+            (f"{net}/roce_np/cnp_802p_prio", values, "cnp_802p_prio", None),
         ]
-        stores += [
-            (f"{net}/roce_{kind}/enable/{priority}", kind, priority) for kind in ("rp", "np") for priority in range(8)
+        found += [
+            (f"{net}/roce_{kind}/enable/{priority}", values, kind, priority)
+            for kind in ("rp", "np")
+            for priority in range(8)
         ]
-        for path, key, index in stores:
-            try:
-                text = (where / path).read_text()
-            except OSError:
-                continue
-            if known.get(path) in (None, _fingerprint(text)):
-                continue
-            number = re.search(r"-?\d+", text)
-            if number is None:
-                continue
-            if index is None:
-                values[key] = int(number.group())
-            else:
-                values[key][index] = int(number.group())
-            known[path] = ""  # write the kernel's own form of it
+    return found
+
+
+def take_in(
+    state: dict[str, Any], where: Path, known: dict[str, str], device_path: Callable[[dict[str, Any], str], str]
+) -> None:
+    """What a host wrote into these files becomes state (the kernel's store functions)."""
+    from railyard_lab.tree import _fingerprint
+
+    for path, values, key, index in stores(state, device_path):
+        try:
+            text = (where / path).read_text()
+        except OSError:
+            continue
+        if known.get(path) in (None, _fingerprint(text)):
+            continue
+        number = re.search(r"-?\d+", text)
+        if number is None:
+            continue
+        if index is None:
+            values[key] = int(number.group())
+        else:
+            values[key][index] = int(number.group())
+        known[path] = ""  # write the kernel's own form of it
