@@ -363,7 +363,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     else:
         pending.refuse_waiting()
     # A host without links needs no manager, and none may be installed yet.
-    manager = None
+    manager, system = None, None
     if wanted or links.record:
         system = read_system(cli)
         wanted = list(links.wanted.values())
@@ -376,7 +376,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         changes.compare(f"interface {item.netdev}", item.before, item.after)
     files, steps = None, []
     reload: list[list[str]] = []
-    if manager:
+    if manager and system:
         claimed(wanted, manager, system)
         shadowed(wanted, manager)
         managers.bonds_undone(manager, wanted, os.path.exists)
@@ -396,7 +396,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             " give rollback_s (rdma_rollback_s), so that the host takes the change back unless it is confirmed"
         )
     if managed and not module.check_mode:
-        return begin(links, managed, manager, managers.reloads(manager, system), pending, module.params["rollback_s"])
+        return begin(links, managed, manager, system, pending, module.params["rollback_s"])
     commands = in_order(deltas)
     validate = [list(manager.validate)] if manager and manager.validate and written else []
     unit = manager.unit if manager and wanted else None
@@ -479,7 +479,7 @@ def begin(
     links: Links,
     managed: list[Link],
     manager: managers.Manager | None,
-    reload: list[list[str]],
+    system: managers.System | None,
     pending: Pending,
     rollback_s: int,
 ) -> dict[str, t.Any]:
@@ -490,14 +490,18 @@ def begin(
     item = delta(link, links.found(link.netdev), links.ours(link.netdev))
     changes = ChangeSet()
     changes.compare(f"interface {link.netdev}", item.before, item.after)
-    path = manager.renderer.path(link) if manager else ""
     restore = restore_commands(link.netdev, links.answers, link.addresses)
+    # Of a manager that kept the interface before, too: its file goes with the confirmation, and comes back.
+    kept = {other.name: read_text(other.renderer.path(link)) for other in managers.MANAGERS.values()}
+    concerned = [other for other in managers.MANAGERS.values() if other is manager or kept[other.name] is not None]
+    validate = [list(other.validate) for other in concerned if other.validate]
+    reload = [argv for other in concerned if system for argv in managers.reloads(other, system)]
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},
         links.before(link),
         item.commands,
-        [*([list(manager.validate)] if manager and manager.validate else []), *reload, *restore],
-        {path: read_text(path)} if path else {},
+        [*validate, *reload, *restore],
+        {other.renderer.path(link): kept[other.name] for other in concerned},
         rollback_s,
     )
     return {

@@ -176,11 +176,14 @@ class Links:
         errors = []
         if present is not None and present.bond is None:
             errors.append(f"{link.netdev} is there and no bond; choose another name for the bond")
-        elif present is not None and present.bond is not None and present.bond.mode != bond.mode:
-            errors.append(
-                f"{link.netdev} has mode {present.bond.mode}, wanted {bond.mode}; changing that takes the bond down:"
+        elif present is not None and present.bond is not None:
+            fixed = {"mode": (present.bond.mode, bond.mode), "lacp_rate": (present.bond.lacp_rate, bond.lacp_rate)}
+            errors += [
+                f"{link.netdev} has {key} {now}, wanted {wanted}; changing that takes the bond down:"
                 f" remove it first (ip link delete {link.netdev})"
-            )
+                for key, (now, wanted) in fixed.items()
+                if wanted not in (None, now) and (key == "mode" or present.up)
+            ]
         masters = {name: other.netdev for other in self.present.values() if other.bond for name in other.bond.members}
         for name in bond.members:
             member = self.present.get(name)

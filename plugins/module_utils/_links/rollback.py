@@ -184,8 +184,8 @@ class Pending:
         except Failure as exc:
             self.disarm()
             raise LinkError(
-                f"No link was changed: {wanted['netdev']} manages the host, and there would be no way back from a mistake:"
-                f" {exc}"
+                f"No link was changed: {wanted['netdev']} manages the host, and there would be no way back from a"
+                f" mistake: {exc}"
             ) from exc
 
     def _start(self, unit: str, part: str, delay_s: int) -> None:

@@ -333,6 +333,26 @@ def test_run_after_one_that_was_cut_off_waits_for_the_way_back(host: Host, tmp_p
     assert call(MANAGEMENT, RAIL, confirm=True)["confirmed"] is True
 
 
+def test_way_back_leads_to_the_manager_that_kept_the_interface_before(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    call(MANAGEMENT, rollback_s=60)
+    host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
+    for _ in range(2):
+        call(MANAGEMENT, confirm=True)
+    file = tmp_path / "networkd/05-gpu-fabric-eno1.network"
+    units = frozenset(["NetworkManager.service", "systemd-networkd.service"])
+    both = managers.System(units, frozenset(["nmcli"]), None, running=units)
+    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: both)
+    call(MANAGEMENT, manager="networkmanager", rollback_s=60)
+    plan = json.loads((tmp_path / "pending.json").read_text())
+    assert plan["files"] == {
+        str(tmp_path / "networkmanager/gpu-fabric-eno1.nmconnection"): None,
+        str(file): file.read_text(),
+    }
+    assert ["networkctl", "reload"] in plan["restore"] and ["nmcli", "connection", "reload"] in plan["restore"]
+
+
 def test_states_of_units_are_read_by_name_whichever_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {
         "systemctl": "Id=NetworkManager.service\nActiveState=active\nUnitFileState=enabled\n\n"

@@ -104,6 +104,11 @@ class Kernel:
     ("present", "protected", "said"),
     [
         (kernel((), **{**DATA, "mode": "active-backup"}), [], "bond0 has mode active-backup, wanted 802.3ad"),
+        (
+            kernel((), **{**DATA, "ad_lacp_rate": "slow"}),
+            [],
+            "bond0 has lacp_rate slow, wanted fast; changing that takes",
+        ),
         (kernel(()), ["eno2"], "eno2 carries the connection of this run"),
         ({"bond0": Link("bond0"), **kernel(())}, [], "bond0 is there and no bond"),
         ({"eno2": Link("eno2")}, [], "eno3, a member of bond0, does not exist"),
