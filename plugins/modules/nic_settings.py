@@ -147,7 +147,8 @@ def is_map(value: t.Any) -> bool:
 
 def split(before: dict[str, t.Any], settings: dict[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
     """Of first values those that settings still override, and those that go back; of maps key by key."""
-    kept, back = {}, {}
+    kept: dict[str, t.Any] = {}
+    back: dict[str, t.Any] = {}
     for name, value in before.items():
         wanted = settings.get(name)
         if wanted is None:

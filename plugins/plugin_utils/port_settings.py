@@ -181,7 +181,10 @@ def cost(netdev: str, facts: Mapping[str, t.Any], settings: Settings) -> tuple[s
     link = settings.get("link", {})
     if "autoneg" in link and mode.get("autoneg") not in (None, link["autoneg"]):
         changes.append(f"negotiation {'on' if link['autoneg'] else 'off'}")
-    if "speed_gbps" in link and mode.get("advertised_gbps") and mode["advertised_gbps"] != [link["speed_gbps"]]:
+    # A port that does not negotiate may still list all that it could offer; its rate tells what it was forced to.
+    forced = mode.get("autoneg") is False and (integer(facts.get("speed_mbps")) or 0) // 1000
+    offered = [forced] if forced else mode.get("advertised_gbps")
+    if "speed_gbps" in link and offered and offered != [link["speed_gbps"]]:
         changes.append(f"speed to {link['speed_gbps']} Gb/s")
     return ("linkflap", f"{netdev}: {', '.join(changes)}; that interrupts the port") if changes else ("none", "")
 

@@ -244,6 +244,15 @@ class OwnerKnob(QosKnob):
         # dcb has no word that hands it back to the firmware; the driver does it when it is loaded again.
         return bool(present == wanted) or (wanted == "firmware" and self.backend.name == Dcb.name)
 
+    def write(self, value: t.Any) -> None:
+        try:
+            super().write(value)
+        except Failure as exc:
+            raise Failure(
+                f"{exc}. The card's own agent keeps it; switch that off first (Intel: ethtool --set-priv-flags "
+                f"{self.backend.netdev} fw-lldp-agent off; others: LLDP and DCBX in the card's firmware settings)"
+            ) from exc
+
 
 class BufferKnob(QosKnob):
     """Sizes of receive buffers; the firmware keeps them in cells and may take a little less or more than was asked."""

@@ -102,6 +102,22 @@ def test_a_port_without_data_centre_bridging_is_told_with_the_remedy() -> None:
     assert "gpu_fabric_exclude_devices" in said and "gpu_fabric_roce_profile: none" in said
 
 
+class Kept(FakeCli):
+    """A card whose own agent exchanges DCBX, and lets the host have no part in it."""
+
+    def dcb(self, words: list[str]) -> str:
+        if words[:2] == ["dcbx", "set"]:
+            raise Refused("Error when attempting to set attribute: Operation not permitted\n")
+        return super().dcb(words)
+
+
+def test_a_card_that_keeps_the_exchange_is_told_with_the_remedy() -> None:
+    cli = Kept(("dcb",))
+    cli.dcbx = ["lld_managed", "ieee"]
+    with pytest.raises(Failure, match=r"dcbx is firmware, wanted os: .* not permitted.*fw-lldp-agent off"):
+        program.apply(program.plan(entry(dcbx="os"), cli))
+
+
 class Overruled(FakeCli):
     """A port whose trust somebody else sets, too."""
 

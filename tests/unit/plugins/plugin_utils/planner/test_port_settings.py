@@ -87,6 +87,12 @@ def test_what_is_so_already_costs_nothing():
     assert changes(plan) == []
 
 
+@pytest.mark.parametrize(("rate", "costs"), [(200_000, False), (400_000, True)])
+def test_a_forced_port_is_known_by_its_rate_where_it_lists_all_modes(rate, costs):
+    box = rack(link_mode={"autoneg": False, "supported_gbps": SPEEDS, "advertised_gbps": SPEEDS}, speed_mbps=rate)
+    assert bool(changes(plan_one(box, link_speed_gbps=200, link_autoneg=False))) == costs
+
+
 def test_thresholds_follow_the_speed_that_is_given():
     full, half = (plan_one(rack(), **intent) for intent in ({}, {"link_speed_gbps": 200}))
     assert {rail["nominal_gbps"] for rail in half["rails"]} == {200.0}
