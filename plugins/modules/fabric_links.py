@@ -490,7 +490,7 @@ def begin(
     item = delta(link, links.found(link.netdev), links.ours(link.netdev))
     changes = ChangeSet()
     changes.compare(f"interface {link.netdev}", item.before, item.after)
-    restore = restore_commands(link.netdev, links.answers, link.addresses)
+    restore = restore_commands(link.netdev, links.answers, link)
     # Of a manager that kept the interface before, too: its file goes with the confirmation, and comes back.
     kept = {other.name: read_text(other.renderer.path(link)) for other in managers.MANAGERS.values()}
     concerned = [other for other in managers.MANAGERS.values() if other is manager or kept[other.name] is not None]

@@ -31,7 +31,8 @@ class Delta(t.NamedTuple):
 
 def in_order(deltas: t.Iterable[Delta]) -> list[list[str]]:
     """Return the commands of all interfaces: what goes goes first, for it may be another one's from now on."""
-    return sorted((argv for item in deltas for argv in item.commands), key=lambda argv: "del" not in argv[2:4])
+    commands = [argv for item in deltas for argv in item.commands]
+    return sorted(commands, key=lambda argv: not {"del", "flush"} & set(argv[2:4]))
 
 
 def family_flag(family: int) -> str:
@@ -122,7 +123,10 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
     gone_addresses = (present.addresses if wanted.management else ours.addresses & present.addresses) - wanted.addresses
     commands += [rule_command("del", rule) for rule in sorted(gone_rules)]
     commands += [route_command("del", route, name) for route in sorted(gone_routes, key=Route.order)]
-    commands += [["ip", "address", "del", address, "dev", name] for address in sorted(gone_addresses)]
+    # Not `del`: it fails for one that went with another, and does not find one that has a peer.
+    commands += [
+        ["ip", "address", "flush", "dev", name, "to", address.split("/")[0]] for address in sorted(gone_addresses)
+    ]
     if wanted.bond:
         commands += bond_commands(name, wanted.bond, present.bond, ours.bond)
     if wanted.ipoib:

@@ -20,9 +20,18 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_text, remove, write_atomic
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import family_flag
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import MAIN_TABLE, LinkError
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import UNICAST, load, table_number
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import (
+    family_flag,
+    route_command,
+    rule_command,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import MAIN_TABLE, Link, LinkError, Route
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import (
+    UNICAST,
+    load,
+    present_links,
+    table_number,
+)
 
 APPLY_UNIT = "gpu-fabric-links-apply"
 RESTORE_UNIT = "gpu-fabric-links-rollback"
@@ -60,13 +69,16 @@ sys.exit(bool(failed))
 """
 
 
-def restore_commands(netdev: str, answers: t.Mapping[str, str], wanted: t.Collection[str] = ()) -> list[list[str]]:
-    """Return what makes an interface again as ``answers`` (to present.QUERIES) show it.
+def restore_commands(netdev: str, answers: t.Mapping[str, str], wanted: Link) -> list[list[str]]:
+    """Return what makes an interface again as ``answers`` (to present.QUERIES) show it, after a change to ``wanted``.
 
-    It clears the interface first: what a change left there is not known when it is taken back. Of addresses with a
-    lifetime it gives back those that the change makes permanent, because they are ``wanted``.
+    It clears the interface first: what a change left there is not known when it is taken back. Routes that it brought
+    do not go with their addresses, and would win over those that a DHCP server gave. Of addresses with a lifetime it
+    gives back those that the change makes permanent.
     """
-    commands: list[list[str]] = []
+    present = present_links(answers, {netdev: wanted.rules}).get(netdev, Link(netdev))
+    commands = [rule_command("del", rule) for rule in sorted(wanted.rules - present.rules)]
+    commands += [route_command("del", route, netdev) for route in sorted(wanted.routes, key=Route.order)]
     connected = []
     for entry in load(answers["addresses"], "addresses"):
         if entry["ifname"] != netdev:
@@ -81,7 +93,7 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str], wanted: t.Collec
             if item.get("scope") == "link" or "local" not in item:
                 continue
             address = f"{item['local']}/{item['prefixlen']}"
-            if item.get("dynamic") and address not in wanted:
+            if item.get("dynamic") and address not in wanted.addresses:
                 continue
             connected.append(str(ipaddress.ip_interface(address).network))
             words = [address]
@@ -105,11 +117,12 @@ def restore_commands(netdev: str, answers: t.Mapping[str, str], wanted: t.Collec
                 and table_number(entry.get("table")) == MAIN_TABLE
             ):
                 continue
-            commands.append(route_command(family, entry))
+            commands.append(found_again(family, entry))
     return commands
 
 
-def route_command(family: int, entry: t.Mapping[str, t.Any]) -> list[str]:
+def found_again(family: int, entry: t.Mapping[str, t.Any]) -> list[str]:
+    """Return what sets a route as the kernel showed it."""
     command = ["ip", family_flag(family), "route", "replace", str(entry["dst"])]
     if "via" in entry:  # a gateway of the other family
         command += ["via", entry["via"]["family"], entry["via"]["host"]]

@@ -61,8 +61,11 @@ class Host:
             else:
                 link["up"] = command[-1] == "up"
         elif command[:2] == ["ip", "address"]:
-            addresses = self.links[command[5]]["addresses"]
-            addresses.remove(command[3]) if command[2] == "del" else addresses.append(command[3])
+            link = self.links[command[command.index("dev") + 1]]
+            if command[2] == "flush":
+                link["addresses"] = [item for item in link["addresses"] if item.split("/")[0] != command[6]]
+            else:
+                link["addresses"].append(command[3])
         if command == ["netplan", "generate"] and check and not self.takes():
             raise CommandFailed(Result(tuple(argv), 1, "", "Error in network definition"))
         return Result(tuple(argv), 0, self.says, "")

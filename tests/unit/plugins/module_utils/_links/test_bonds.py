@@ -147,7 +147,7 @@ def test_bond_of_an_earlier_run_is_taken_away_when_it_is_wanted_no_more() -> Non
     # A bond that was there before the first run stays.
     record["bond0"]["before"] = {"mtu": 9000, "up": True}
     [item] = Kernel(kernel(("eno2", "eno3"), **DATA), record).links.deltas()  # type: ignore[arg-type]
-    assert [" ".join(argv) for argv in item.commands] == ["ip address del 10.30.0.5/24 dev bond0"]
+    assert [" ".join(argv) for argv in item.commands] == ["ip address flush dev bond0 to 10.30.0.5"]
 
 
 def test_members_are_remembered_as_they_were_before_they_joined() -> None:

@@ -58,12 +58,13 @@ def apply(link: Link, commands: list[list[str]]) -> Link:
             if words[1] == "replace":
                 addresses.add(words[2])
                 continue
-            addresses.discard(words[2])
+            assert words[1:4] == ["flush", "dev", "rail0"], command
+            gone = {item for item in addresses if item.split("/")[0] == words[5]}
             # The worst that a kernel does: the others of the network go with their first, routes with the last one.
-            network = ip_interface(words[2]).network
-            addresses -= {item for item in addresses if ip_interface(item).network == network}
-            if not any((":" in item) == (":" in words[2]) for item in addresses):
-                routes -= {route for route in routes if route.family == (6 if ":" in words[2] else 4)}
+            networks = {ip_interface(item).network for item in gone}
+            addresses -= {item for item in addresses if ip_interface(item).network in networks}
+            if not any((":" in item) == (":" in words[5]) for item in addresses):
+                routes -= {route for route in routes if route.family == (6 if ":" in words[5] else 4)}
         elif words[0] == "route":
             route = Route(words[2], options.get("via"), int(options["table"]), options.get("src"))
             (routes.add if words[1] == "replace" else routes.remove)(route)

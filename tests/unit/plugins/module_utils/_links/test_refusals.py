@@ -132,9 +132,9 @@ def test_two_rails_that_change_places_lose_nothing(state: StateFile) -> None:
     changed.refuse([])
     assert [" ".join(argv) for argv in delta.in_order(changed.deltas())] == [
         "ip -4 route del 10.224.1.0/24 via 10.224.0.1 dev rail0 table 1000",
-        "ip address del 10.224.0.11/24 dev rail0",
+        "ip address flush dev rail0 to 10.224.0.11",
         "ip -4 route del 10.224.0.0/24 via 10.224.1.1 dev rail1 table 1001",
-        "ip address del 10.224.1.11/24 dev rail1",
+        "ip address flush dev rail1 to 10.224.1.11",
         "ip address replace 10.224.1.11/24 dev rail0",
         "ip -4 route replace 10.224.0.0/24 via 10.224.1.1 dev rail0 table 1001",
         "ip address replace 10.224.0.11/24 dev rail1",

@@ -56,8 +56,19 @@ def answers() -> dict[str, str]:
 
 
 def test_restore_names_everything_of_the_interface_and_nothing_else(answers: dict[str, str]) -> None:
-    commands = [" ".join(argv) for argv in rollback.restore_commands("eno1", answers)]
+    answers["rules4"] = json.dumps([{"priority": 7, "src": "10.20.0.5", "table": "78"}])
+    wanted = wanted_link(
+        {
+            "netdev": "eno1",
+            "addresses": ["10.20.0.5/24"],
+            "routes": [{"dst": "default", "via": "10.20.0.9"}],
+            "rules": [{"from": "10.20.0.5", "table": table, "priority": 7} for table in (77, 78)],
+        }
+    )
+    commands = [" ".join(argv) for argv in rollback.restore_commands("eno1", answers, wanted)]
     assert commands == [
+        "ip -4 rule del from 10.20.0.5 table 77 priority 7",
+        "ip -4 route del default via 10.20.0.9 dev eno1 table 254",
         "ip link set dev eno1 mtu 1500",
         "ip address flush dev eno1 scope global permanent",
         "ip link set dev eno1 up",
@@ -80,9 +91,11 @@ def test_address_of_a_dhcp_server_that_the_change_makes_permanent_gets_its_lifet
          "preferred_life_time": 500},
     ]  # fmt: skip
     answers["addresses"] = json.dumps([{"ifname": "eno1", "mtu": 1500, "flags": ["UP"], "addr_info": leased}])
-    kept = " ".join(rollback.restore_commands("eno1", answers, {"10.20.0.9/24"})[3])
+    kept = " ".join(rollback.restore_commands("eno1", answers, Link("eno1", addresses=frozenset(["10.20.0.9/24"])))[3])
     assert kept == "ip address replace 10.20.0.9/24 valid_lft 600 preferred_lft 500 dev eno1"
-    assert "10.20.0.9" not in str(rollback.restore_commands("eno1", answers, {"10.20.0.8/24"}))
+    assert "10.20.0.9" not in str(
+        rollback.restore_commands("eno1", answers, Link("eno1", addresses=frozenset(["10.20.0.8/24"])))
+    )
 
 
 def test_program_restores_files_runs_every_command_and_says_that_it_did(tmp_path: pathlib.Path) -> None:
@@ -172,7 +185,7 @@ def test_management_link_keeps_no_other_address_and_loses_none_of_its_own() -> N
     commands = [" ".join(argv) for argv in delta(wanted, present).commands]
     # With .5 the kernel drops .6, which it holds as a secondary, and the default route: all of it is set again.
     assert commands == [
-        "ip address del 10.20.0.5/24 dev eno1",
+        "ip address flush dev eno1 to 10.20.0.5",
         "ip address replace 10.20.0.6/24 dev eno1",
         "ip address replace 10.20.0.7/24 dev eno1",
         "ip -4 route replace default via 10.20.0.1 dev eno1 table 254",
