@@ -252,7 +252,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     folders = Folders(os.path.dirname(state.path))
     record = load(state)
     leaving = released(record, entries)
-    back = [program.plan(entry, cli).backwards() for entry in leaving if is_there(entry)]
+    back = [todo for entry in leaving if is_there(entry) for todo in program.plan(entry, cli).backwards()]
     forward = [program.plan(entry, cli) for entry in entries]
     todos = [*back, *forward]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])

@@ -80,9 +80,14 @@ class Todo(t.NamedTuple):
     def flaps(self) -> bool:
         return any(step.knob.disruption == "linkflap" for step in self.steps)
 
-    def backwards(self) -> Todo:
-        """What is given back goes in the opposite order: a priority is lossless no more before its buffer shrinks."""
-        return self._replace(steps=self.steps[::-1])
+    def backwards(self) -> list[Todo]:
+        """What is given back goes in the opposite order: a priority is lossless no more before its buffer shrinks.
+
+        Data centre bridging goes last and by itself, for its owner may change all the rest at once.
+        """
+        owner = [step for step in self.steps if step.knob.name == "dcbx"]
+        rest = [step for step in reversed(self.steps) if step not in owner]
+        return [self._replace(steps=steps) for steps in (rest, owner) if steps]
 
 
 def port_of(entry: t.Mapping[str, t.Any]) -> Port:

@@ -143,5 +143,25 @@ def test_lossless_buffers_are_given_back_once_nothing_is_lossless(tool: str) -> 
     program.apply(todo)
     assert cli.buffer_size[1] and cli.pfc[3]
     first = {step.knob.name: step.before for step in todo.steps}
-    program.apply(program.plan(entry(**first), cli).backwards())
+    for part in program.plan(entry(**first), cli).backwards():
+        program.apply(part)
     assert (cli.buffer_size, cli.prio_buffer, cli.pfc) == ([262144] + [0] * 7, [0] * 8, [0] * 8)
+
+
+class Willing(FakeCli):
+    """A card that takes over what its switch has as soon as it owns the exchange."""
+
+    def mlnx_qos(self, words: list[str]) -> str:
+        said = super().mlnx_qos(words)
+        if "-d" in words and words[words.index("-d") + 1] == "fw":
+            self.pfc = [0, 0, 0, 0, 0, 1, 0, 0]
+        return said
+
+
+def test_what_the_firmware_does_once_it_has_its_exchange_back_is_its_own() -> None:
+    cli = Willing(("mlnx_qos",))
+    cli.dcbx = []
+    program.apply(program.plan(entry(dcbx="os", pfc=MASK), cli))
+    for part in program.plan(entry(dcbx="firmware", pfc=[False] * 8), cli).backwards():
+        program.apply(part)
+    assert cli.dcbx == [] and cli.pfc[5]
