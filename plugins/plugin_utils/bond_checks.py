@@ -30,6 +30,8 @@ def problems(
         found += [Problem(VARIABLE, *wrong) for wrong in _options(str(name), given)]
         found += [Problem(VARIABLE, *wrong) for wrong in _gateway(str(name), given, machine)]
         found += [Problem(VARIABLE, *wrong) for wrong in _on_host(str(name), given, machine, rails, management)]
+        for message, allowed in interface_checks.too_large(machine, map(str, given["members"]), given.get("mtu")):
+            found.append(Problem(VARIABLE, f"{message} ({name})", allowed))
         found += [Problem(VARIABLE, *wrong) for wrong in _addresses(str(name), given, machine, subnets)]
     return found or [Problem(VARIABLE, *wrong) for wrong in _between(intent)]
 

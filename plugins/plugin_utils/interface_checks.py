@@ -76,6 +76,14 @@ def used_elsewhere(machine: Machine, own: t.Container[str], items: t.Iterable[t.
                     yield f"{item} overlaps {dev.name}'s {other}", "networks that no other interface of the host is in"
 
 
+def too_large(machine: Machine, names: t.Iterable[str], mtu: int | None) -> t.Iterator[tuple[str, str]]:
+    """An MTU that one of the interfaces cannot have."""
+    for name in names:
+        dev = machine.netdevs.get(name)
+        if mtu and dev and dev.mtu_max and mtu > dev.mtu_max:
+            yield f"mtu is {mtu}, and {name} allows {dev.mtu_max} at most", f"{dev.mtu_max} or less"
+
+
 def given_addresses(intent: Intent) -> list[tuple[str, str, t.Any]]:
     """(variable, what, address) of everything that a person addresses on a host. For intents in good form."""
     found = [(MANAGEMENT, "addresses", item) for item in intent[MANAGEMENT].get("addresses", ())]

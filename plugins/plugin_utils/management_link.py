@@ -67,7 +67,9 @@ def on_host(intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iter
     present = machine.netdevs.get(netdev)
     new = [item for item in map(str, given["addresses"]) if not present or item not in present.addresses]
     lower = lower_devices(machine, netdev)
-    return found + [Problem(VARIABLE, *wrong) for wrong in interface_checks.used_elsewhere(machine, lower, new)]
+    wrong = [*interface_checks.used_elsewhere(machine, lower, new)]
+    wrong += interface_checks.too_large(machine, sorted(lower), given.get("mtu"))
+    return found + [Problem(VARIABLE, *item) for item in wrong]
 
 
 def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] | None:

@@ -20,7 +20,7 @@ LACP = {"members": ["ens6f0"], "mode": "802.3ad"}
 def with_front_end() -> boxes.Box:
     box = boxes.hgx_h100()
     for position, name in enumerate(("ens6f0", "ens6f1", "ens7f0", "ens7f1")):
-        box.netdev(name, f"0000:{0xE0 + position:02x}:00.0")
+        box.netdev(name, f"0000:{0xE0 + position:02x}:00.0", mtu_max=9600)
     return box
 
 
@@ -80,6 +80,7 @@ def test_lacp_bond_gets_rate_and_hash_and_a_backup_bond_neither():
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.255"}}, "is no host's address"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "fe80::1"}}, "fe80::1 is IPv6, and no address"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.1"}}, "default route is over eno1"),
+        ({"bond0": LACP | {"mtu": 9900}}, "mtu is 9900, and ens6f0 allows 9600 at most (bond0)"),
         ({"bond0": LACP | {"addresses": ["192.0.2.0/24"]}}, "'192.0.2.0/24' in addresses of bond0"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24", "192.0.2.5/16"]}}, "192.0.2.5 stands twice"),
         ({"bond0": LACP | {"addresses": ["10.0.0.77/24"]}}, "10.0.0.77/24 overlaps eno1's 10.0.0.11/24"),

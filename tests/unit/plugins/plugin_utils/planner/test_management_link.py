@@ -51,12 +51,15 @@ def test_interface_gets_what_the_intent_says_and_stays_protected():
         ({"addresses": ["172.17.5.5/24"]}, "172.17.5.5/24 overlaps docker0's 172.17.0.1/16"),
         ({"addresses": ["192.0.2.5/24"], "gateway": "router"}, "gateway is 'router'"),
         ({"addresses": ["192.0.2.5/24"], "mtu": 100}, "mtu is 100"),
+        ({"addresses": ["192.0.2.5/24"], "mtu": 9900}, "mtu is 9900, and eno1 allows 9600 at most"),
         ({"addresses": ["192.0.2.5/24"], "adresses": []}, "has no adresses"),
     ],
 )
 def test_intent_that_would_cut_the_host_off_is_refused(given: dict[str, t.Any], said: str):
     with pytest.raises(IntentError, match="gpu_fabric_management_link") as refused:
-        plan_one(boxes.hgx_h100().netdev("docker0", "", "bridge", ["172.17.0.1/16"]), management_link=given)
+        box = boxes.hgx_h100().netdev("docker0", "", "bridge", ["172.17.0.1/16"])
+        box.facts["netdevs"]["eno1"]["mtu_max"] = 9600
+        plan_one(box, management_link=given)
     assert said in str(refused.value)
 
 
