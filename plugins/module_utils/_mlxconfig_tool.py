@@ -51,7 +51,15 @@ class Tool:
         """The card's parameters with ``default``, ``current`` and ``next``; JSON where the tool has it."""
         answer = self._query_json(device)
         if answer is None:
-            answer = self._checked([self.name, "-d", device, "-e", "q"]).stdout
+            try:
+                answer = self._checked([self.name, "-d", device, "-e", "q"]).stdout
+            except CommandFailed as exc:
+                raise Failure(
+                    f"{device}: its firmware settings cannot be read: {exc}. See whether another tool works on the "
+                    f"card, whether it is in recovery mode (flint -d {device} q) and, with Secure Boot, whether mst start "
+                    "was run",
+                    **exc.details,
+                ) from exc
         parsed = mlxconfig.parse(answer)
         devices = parsed.value["devices"]
         parameters = devices[0]["parameters"] if len(devices) == 1 else {}

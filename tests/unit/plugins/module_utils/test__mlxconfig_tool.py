@@ -77,6 +77,7 @@ def test_json_and_text_of_an_older_tool_say_the_same() -> None:
         ({"q": (3, "-E- Failed to open device: 0000:18:00.0. Resource busy\n", "")}, "Resource busy"),
         ({"q": "-E- Device in Livefish mode is not supported.\n"}, "Livefish"),
         ({"q": (-9, "", "")}, "no message"),
+        ({"q": (3, "-E- Failed to open the device\n", "")}, "with Secure Boot, whether mst start was run"),
         # the table is whole but for what could not be asked, and which that was stands below the error
         (
             {"q": (1, f"{TABLE}-E- Failed to query some of the TLVs:\n    Failed to query the next values of the "
