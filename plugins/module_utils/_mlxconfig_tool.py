@@ -56,8 +56,8 @@ class Tool:
             except CommandFailed as exc:
                 raise Failure(
                     f"{device}: its firmware settings cannot be read: {exc}. See whether another tool works on the "
-                    f"card, whether it is in recovery mode (flint -d {device} q) and, with Secure Boot, whether mst start "
-                    "was run",
+                    f"card, whether it is in recovery mode (flint -d {device} q) and, with Secure Boot, whether "
+                    "mst start was run",
                     **exc.details,
                 ) from exc
         parsed = mlxconfig.parse(answer)
