@@ -13,7 +13,8 @@ author:
   - Railyard maintainers (@railyard)
 description:
   - Compares the wanted settings with the values of the next boot and writes only what differs, one call per card. All
-    ports and functions of a card share one set of settings and are handled as one.
+    ports and functions of a card share one set of settings and are handled as one. The few that firmware keeps for
+    each function (C(PF_TOTAL_SF) and its like) are those of O(cards[].device).
   - Every name and every value of every card is checked before anything is written; what a card does not know is
     refused by name.
   - What was written waits for a reset of the card. RV(reset_needed) says for which kind. The card is reset here only
