@@ -17,6 +17,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
 DIRECTORY = "/etc/netplan"
 # netplan adds up what its files say of one interface, if they all say it in the section of its kind.
 SECTIONS = {"bond": "bonds", "bridge": "bridges", "vlan": "vlans"}
+# Another file, of cloud-init say, may ask for it on every card.
+NO_DHCP = ("      dhcp4: false", "      dhcp6: false")
 
 
 def path(link: Link) -> str:
@@ -29,7 +31,8 @@ def render(link: Link) -> str:
     if link.bond:
         lines.append("  ethernets:")
         for member in link.bond.members:
-            lines += [f'    "{member}":', "      optional: true", *([f"      mtu: {link.mtu}"] if link.mtu else [])]
+            lines += [f'    "{member}":', "      optional: true", *NO_DHCP]
+            lines += [f"      mtu: {link.mtu}"] if link.mtu else []
     section = SECTIONS.get("bond" if link.bond else link.kind or "", "ethernets")
     lines += [f"  {section}:", f'    "{link.netdev}":']
     if link.bond:
@@ -45,7 +48,7 @@ def render(link: Link) -> str:
     if link.ipoib and link.ipoib.mode != "datagram":
         lines.append(f'      infiniband-mode: "{link.ipoib.mode}"')
     if not link.management:
-        lines.append("      accept-ra: false")
+        lines += ["      accept-ra: false", *NO_DHCP]
     if link.addresses:
         lines.append("      addresses:")
         lines += [f'        - "{address}"' for address in sorted(link.addresses)]

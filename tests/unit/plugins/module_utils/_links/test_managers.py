@@ -272,3 +272,13 @@ def test_bonds_are_refused_where_ifenslave_would_delete_networkmanagers() -> Non
         ("networkmanager", [bond], {dispatcher}),
     ):
         managers.bonds_undone(managers.MANAGERS[name], links, files.__contains__)
+
+
+def test_netplan_asks_no_dhcp_server_even_where_another_file_would() -> None:
+    # cloud-init's 50-cloud-init.yaml may have `dhcp4: true` for every card; a later file's scalar wins.
+    bond = wanted_link({"netdev": "bond0", "bond": {"members": ["eno2"], "mode": "active-backup"}})
+    network = yaml.safe_load(netplan.render(bond))["network"]
+    rail = yaml.safe_load(netplan.render(LINK))["network"]["ethernets"]["ens1f0np0"]
+    for found in (network["ethernets"]["eno2"], network["bonds"]["bond0"], rail):
+        assert found["dhcp4"] is found["dhcp6"] is False
+    assert netplan.path(LINK).rpartition("/")[2] > "50-cloud-init.yaml"
