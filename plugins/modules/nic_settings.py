@@ -137,8 +137,14 @@ def load(state: StateFile) -> Record:
             )
         port = program.port_of(saved["port"])
         hca = port.hca or saved["port"].get("hca")
-        found[port.netdev] = {**saved, "port": {**port._asdict(), "hca": hca}}
+        # The name of a card that is gone may be another one's.
+        name = port.netdev if is_there(saved["port"]) else f"{port.netdev} of {port.pci}"
+        found[name] = {**saved, "port": {**port._asdict(), "hca": hca}}
     return found
+
+
+def is_there(entry: dict[str, t.Any]) -> bool:
+    return entry["netdev"] == program.HOST or program.is_there(entry)
 
 
 def is_map(value: t.Any) -> bool:
@@ -173,10 +179,6 @@ def released(record: Record, entries: list[dict[str, t.Any]]) -> list[dict[str, 
         for netdev, saved in record.items()
         if (back := split(saved["before"], wanted_of(entries, netdev))[1])
     ]
-
-
-def is_there(entry: dict[str, t.Any]) -> bool:
-    return entry["netdev"] == program.HOST or program.is_there(entry)
 
 
 def farewell(entry: dict[str, t.Any]) -> str:
@@ -285,6 +287,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             if kept.compare(ChangeSet()):
                 kept.apply(cli, folders)
             raise
+    if not module.check_mode:
         state.save(settled(record, entries))
     return {
         "changed": bool(settings or files),

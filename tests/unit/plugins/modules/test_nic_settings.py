@@ -155,6 +155,26 @@ def test_a_port_that_is_gone_is_forgotten_and_told(machine: Path, monkeypatch: p
     assert not (machine / "record/nics.json").exists()
 
 
+def test_first_values_of_a_card_that_is_gone_are_no_other_cards(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pcie, "DEVICES", str(machine / "devices"))
+    (machine / "devices/0000:18:00.0/net/lo").mkdir(parents=True)
+    path = machine / "record/nics.json"
+    path.parent.mkdir()
+    gone = {"port": {**PORT, "pci": "0000:3b:00.0"}, "before": {"pfc": [True] * 8}}
+    del gone["port"]["settings"]
+    path.write_text(json.dumps({"lo": gone}))
+    (machine / "net/lo").mkdir(parents=True)
+    (machine / "net/lo/device").symlink_to(machine / "devices/0000:18:00.0")
+    (machine / "devices/0000:3b:00.0").mkdir()
+    monkeypatch.setitem(program.CLASSES, "net", str(machine / "net"))
+    told = run(ports=[PORT], allow_disruption="linkflap")
+    assert told["warnings"] and [saved["before"] for saved in json.loads(path.read_text()).values()] == [
+        {"pfc": [False] * 8}
+    ]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "gone": gone}))
+    assert run(ports=[PORT])["warnings"] and not run(ports=[PORT])["warnings"], "told once"
+
+
 def test_a_port_that_appears_again_is_set_again(machine: Path) -> None:
     run(ports=[PORT], allow_disruption="linkflap")
     assert [line for line in (machine / "rules.d/nic.rules").read_text().splitlines() if not line.startswith("#")] == [
