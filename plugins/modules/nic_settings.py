@@ -259,13 +259,13 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     todos = [*back, *forward]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
-    settings = {
-        (todo.port.netdev, step.knob.name): difference.setting(
-            todo.port.netdev, step.knob.name, step.before, step.after
-        )
-        for todo in todos
-        for step in todo.steps
-    }
+    settings: dict[tuple[str, str], str] = {}
+    for todo in todos:
+        for step in todo.steps:
+            key = todo.port.netdev, step.knob.name
+            line = difference.setting(*key, step.before, step.after)
+            # of a map, some keys may be set and others given back
+            settings[key] = f"{settings[key]}\n{line}" if key in settings else line
     installation = Installation(ports, host)
     files = ChangeSet()
     reinstall = installation.compare(files)
