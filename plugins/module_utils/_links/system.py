@@ -44,7 +44,7 @@ def read_system(cli: Cli) -> managers.System:
 
 
 def claimed(links: t.Iterable[Link], manager: managers.Manager, system: managers.System) -> None:
-    """Refuse a management link that a file of somebody else gives addresses: netplan and ifupdown add up all files."""
+    """Refuse links whose addresses would not be what they shall: netplan and ifupdown add up all files."""
     if manager.name == "netplan":
         patterns = [f"{directory}/*.yaml" for directory in (manager.renderer.DIRECTORY, "/run/netplan", "/lib/netplan")]
     elif manager.name == "ifupdown":
@@ -52,14 +52,23 @@ def claimed(links: t.Iterable[Link], manager: managers.Manager, system: managers
     else:
         return
     paths = [path for pattern in patterns for path in sorted(glob.glob(pattern)) if os.path.isfile(path)]
+    texts = {path: read_text(path) or "" for path in paths}
+    lines = {
+        path: [line.partition("#")[0].translate(PUNCTUATION).split() for line in text.splitlines()]
+        for path, text in texts.items()
+        if not text.startswith(managers.MARK)
+    }
     for link in links:
-        for path in paths if link.management else ():
-            text = read_text(path) or ""
-            said = " ".join(line.partition("#")[0] for line in text.splitlines())
-            if not text.startswith(managers.MARK) and link.netdev in said.translate(PUNCTUATION).split():
+        for path, words in lines.items():
+            if link.management and any(link.netdev in line for line in words):
                 raise LinkError(
                     f"No link was changed: {path} sets up {link.netdev}, and {manager.name} would add its addresses to"
                     " those of gpu_fabric_management_link; take the interface out of that file first"
+                )
+            if manager.name == "ifupdown" and ["iface", link.netdev, "inet", "dhcp"] in words:
+                raise LinkError(
+                    f"No link was changed: {path} has {link.netdev} ask a DHCP server, and without an answer ifupdown"
+                    " does not bring it up at boot; take the interface out of that file first"
                 )
 
 

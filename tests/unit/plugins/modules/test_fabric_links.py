@@ -254,6 +254,11 @@ def test_management_interface_is_looked_for_wherever_ifupdown_reads(
     found = managers.System(frozenset(), frozenset(["ifup"]), interfaces)
     monkeypatch.setattr(fabric_links, "read_system", lambda _cli: found)
     (tmp_path / "site.d").mkdir()
+    (tmp_path / "site.d/rails").write_text("auto rail0\niface rail0 inet dhcp\n")
+    with pytest.raises(LinkError, match=r"site\.d/rails has rail0 ask a DHCP server, and without an answer ifupdown"):
+        call(RAIL)
+    (tmp_path / "site.d/rails").write_text("auto rail0\n# iface rail0 inet dhcp\niface rail0 inet manual\n")
+    assert call(RAIL)["changed"]
     (tmp_path / "site.d/management").write_text("auto eno1\niface eno1 inet dhcp\n")
     with pytest.raises(LinkError, match=r"site\.d/management sets up eno1, and ifupdown would add its addresses"):
         call(MANAGEMENT, rollback_s=60)
