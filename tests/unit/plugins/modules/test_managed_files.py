@@ -267,15 +267,15 @@ def test_what_somebody_else_has_put_back_leaves_no_record(host: Host) -> None:
 
 def test_a_link_to_a_device_is_never_replaced(host: Host) -> None:
     device = host.etc / "device"
-    os.mkfifo(device)
+    os.mknod(device, stat.S_IFSOCK | 0o600)
     (host.etc / "masked.service").symlink_to("device")
     entries = ({"path": "before", "content": "x\n"}, {"path": "masked.service", "content": "[Unit]\n"})
     with pytest.raises(Failure, match=r"a file is wanted, but it is a link to .*/device, a device.*Remove it"):
         host.apply(*entries)
-    assert not (host.etc / "before").exists() and stat.S_ISFIFO(device.stat().st_mode)
+    assert not (host.etc / "before").exists() and stat.S_ISSOCK(device.stat().st_mode)
     with pytest.raises(Failure, match=r"Cannot write .*masked\.service"):
         write_atomic(str(host.etc / "masked.service"), "x")
-    assert stat.S_ISFIFO(device.stat().st_mode)
+    assert stat.S_ISSOCK(device.stat().st_mode)
 
 
 def test_a_link_that_leads_nowhere_stays_and_its_file_goes_again(host: Host) -> None:

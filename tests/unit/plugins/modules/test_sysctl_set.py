@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import stat
 import string
 import typing as t
 
@@ -203,7 +204,7 @@ def test_a_file_that_is_not_read_at_boot_is_refused(host: Host, name: str) -> No
 
 
 def test_a_masked_file_of_ours_is_refused_before_anything_is_set(host: Host) -> None:
-    os.mkfifo(host.base / "null")
+    os.mknod(host.base / "null", stat.S_IFSOCK | 0o600)
     (host.root / OWN.lstrip("/")).symlink_to(host.base / "null")
     with pytest.raises(Failure, match=r"it is a link to .*null, a device"):
         host.apply(WANTED)
