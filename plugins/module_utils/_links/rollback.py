@@ -61,7 +61,10 @@ for path, content in plan["files"].items() if sys.argv[2] == "restore" else ():
             os.unlink(path)
     except OSError as exc:
         failed.append(str(exc))
-failed += [argv for argv in plan[sys.argv[2]] if subprocess.run(argv, check=False).returncode]
+for argv in plan[sys.argv[2]]:
+    # What is to be deleted may be gone already.
+    if subprocess.run(argv, check=False).returncode and "del" not in argv[2:4]:
+        failed.append(argv)
 if sys.argv[2] == "restore":
     with open(sys.argv[3], "w", encoding="utf-8") as stream:
         json.dump(failed, stream)
