@@ -17,7 +17,8 @@ import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ours as system_file
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, Failure, StateFile, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -158,8 +159,7 @@ class Grub(Loader):
         return any(lacking(wanted, entry) for entry in self.entries())
 
     def write(self, wanted: t.Sequence[str], ours: t.Sequence[str], back: t.Sequence[str]) -> None:
-        path = self._path(DROP_IN)
-        item = Wanted(path, PRESENT, render(wanted), mode=0o644) if wanted else Wanted(path, ORIGINAL)
+        item = system_file(self._path(DROP_IN), render(wanted) if wanted else None)
         files = FileSet([item], self._cli, self._originals, check_mode=False)
         files.apply(files.plan())
         self._cli.run(self.generator(self._cli) or [], timeout_s=300)

@@ -48,6 +48,13 @@ class Wanted(t.NamedTuple):
     validate: tuple[str, ...] = ()
 
 
+def ours(path: str, text: str | None) -> Wanted:
+    """A file of the system that only root writes and all read; without ``text``, what was there before it."""
+    if text is None:
+        return Wanted(path, ORIGINAL)
+    return Wanted(path, PRESENT, text, owner=str(os.geteuid()), group=str(os.getegid()), mode=0o644)
+
+
 class Step(t.NamedTuple):
     """What is done to one path. ``content`` of ``None`` in a file's step: it is removed.
 
@@ -336,4 +343,4 @@ def _mode_first(attributes: Attributes) -> tuple[int, int, int]:
     return attributes.mode, attributes.uid, attributes.gid
 
 
-__all__ = ("FileSet", "Step", "Wanted", "parse_mode", "wanted_from")
+__all__ = ("FileSet", "Step", "Wanted", "ours", "parse_mode", "wanted_from")

@@ -14,7 +14,7 @@ import shlex
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, conf_files, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -194,11 +194,7 @@ class ModuleSet:
             os.path.join(root, f"etc/modules-load.d/{stem}.conf"): render_load(load),
             os.path.join(root, f"etc/modprobe.d/{stem}.conf"): render_modprobe(options, self._blacklist),
         }
-        wanted = [
-            Wanted(path, PRESENT, text, mode=0o644) if text is not None else Wanted(path, ORIGINAL)
-            for path, text in texts.items()
-        ]
-        self._files = FileSet(wanted, cli, originals, check_mode=False)
+        self._files = FileSet([ours(*item) for item in texts.items()], cli, originals, check_mode=False)
         self._steps = self._files.plan()
         self.changes: ChangeSet = self._files.changes
         self.changed_paths = self._files.changed_paths

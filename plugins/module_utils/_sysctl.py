@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Step, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, Step, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, conf_files, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -187,9 +187,8 @@ class SysctlSet:
         self._plan()
 
     def _file(self) -> tuple[FileSet, list[Step]]:
-        text = render(self._settings, {item.key for item in self.unavailable})
-        wanted = Wanted(self._path, PRESENT, text, mode=0o644) if self._settings else Wanted(self._path, ORIGINAL)
-        files = FileSet([wanted], Cli(), self._originals, check_mode=False)
+        text = render(self._settings, {item.key for item in self.unavailable}) if self._settings else None
+        files = FileSet([ours(self._path, text)], Cli(), self._originals, check_mode=False)
         return files, files.plan()
 
     def _plan(self) -> None:

@@ -73,13 +73,14 @@ table:
   type: str
 """
 
+import os
 import re
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import STARTED, STOPPED, UnitSet
 
@@ -171,20 +172,20 @@ def run(
     paths = (params["path"], f"{units}/{unit}")
     present = params["state"] == "present"
     nft = cli.which("nft")
-    wanted_table = wanted_text = None
-    entries = [Wanted(path, ORIGINAL) for path in paths]
+    wanted_table = wanted_text = text_of_unit = None
     if present:
         if nft is None and not check_mode:
             raise Failure("There is no nft on this host; install the package nftables")
         wanted_text = script(table, params["rules"])
         text_of_unit = UNIT.format(nft=nft or "/usr/sbin/nft", path=params["path"], table=table)
-        entries = [Wanted(path, PRESENT, text, mode=0o644) for path, text in zip(paths, (wanted_text, text_of_unit))]
         # Before the package is there, a dry run can only show the rules as they were written.
         wanted_table = canonical(cli, table, wanted_text) if nft else wanted_text
+    entries = [ours(*item) for item in zip(paths, (wanted_text, text_of_unit))]
     files = FileSet(entries, cli, originals, check_mode)
     steps = files.plan()
     changes = files.changes
-    service = {unit: STARTED if present else STOPPED}
+    # Where there is nothing to take away, there need not be a systemd either.
+    service = {unit: STARTED if present else STOPPED} if present or os.path.lexists(paths[1]) else {}
     for change in UnitSet(service, [], cli, check_mode=True).changes:
         changes.compare(f"unit {unit}", change.before, change.after)
     present_table = loaded(cli, table)

@@ -73,7 +73,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _limits
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import ORIGINAL, PRESENT, FileSet, Wanted
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 
 _SERVICE = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?")
@@ -144,11 +144,10 @@ class ServiceLimits:
                     f"a name before {_limits.LOGIN_FILE}"
                 )
             contents = _limits.files(self.wanted, logins, [service.unit for service in self.services])
-        located = {f"{root.rstrip('/')}{path}": content for path, content in contents.items()}
-        entries = [Wanted(path, PRESENT, content, mode=0o644) for path, content in located.items()]
         # A file of an earlier run that no longer has a service goes back to what it was.
-        entries += [Wanted(path, ORIGINAL) for path in sorted(set(state.load()) - set(located))]
-        self.files = FileSet(entries, cli, state, check_mode)
+        texts: dict[str, str | None] = dict.fromkeys(sorted(state.load()))
+        texts.update({f"{root.rstrip('/')}{path}": content for path, content in contents.items()})
+        self.files = FileSet([ours(*item) for item in texts.items()], cli, state, check_mode)
 
     def _judge_nofile(self) -> None:
         value, ceiling = self.wanted.get("nofile"), _limits.nofile_ceiling()

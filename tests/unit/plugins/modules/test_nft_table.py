@@ -182,6 +182,11 @@ def test_what_cannot_stand_in_a_script_or_unit_is_refused(host: Host, option: st
     assert host.ran == []
 
 
+def test_nothing_to_take_away_needs_no_systemd(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "systemctl", lambda words, stdin: (1, "", "System has not been booted with systemd"))
+    assert not host.table(None)["changed"]
+
+
 def test_without_nft(host: Host) -> None:
     host.tools.clear()
     assert host.table(RULES, check_mode=True)["changed"]

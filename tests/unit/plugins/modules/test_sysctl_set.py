@@ -213,11 +213,14 @@ def test_a_masked_file_of_ours_is_refused_before_anything_is_set(host: Host) -> 
 
 def test_a_file_of_somebody_else_keeps_its_owner_and_mode(host: Host) -> None:
     host.file(OWN, "vm.swappiness = 10\n")
-    (host.root / OWN.lstrip("/")).chmod(0o600)
+    path = host.root / OWN.lstrip("/")
+    path.chmod(0o600)
+    theirs = 4711 if os.geteuid() == 0 else os.geteuid()
+    os.chown(path, theirs, -1)
     host.apply(WANTED)
-    assert (host.root / OWN.lstrip("/")).stat().st_mode & 0o777 == 0o644
+    assert (path.stat().st_mode & 0o777, path.stat().st_uid) == (0o644, os.geteuid())
     host.apply({})
-    assert (host.root / OWN.lstrip("/")).stat().st_mode & 0o777 == 0o600
+    assert (path.stat().st_mode & 0o777, path.stat().st_uid) == (0o600, theirs)
 
 
 @pytest.mark.parametrize(
