@@ -60,7 +60,7 @@ options:
       management:
         description:
           - The host is managed through the interface.
-          - O(links[].addresses) are then all the addresses that it shall have.
+          - O(links[].addresses) are then all the addresses that it shall have. It keeps the name servers that it has.
           - It may be one of O(protected).
         type: bool
         default: false
@@ -249,6 +249,7 @@ links:
 import os
 import shlex
 import typing as t
+from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -276,6 +277,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.system import (
     claimed,
+    name_servers,
+    overridden,
     read_system,
     shadowed,
     systemd_version,
@@ -381,6 +384,10 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         shadowed(wanted, manager)
         managers.bonds_undone(manager, wanted, os.path.exists)
         managers.made_by_another_connection(manager, wanted)
+        wanted = [
+            replace(link, name_servers=name_servers(cli, manager, link.netdev)) if link.management else link
+            for link in wanted
+        ]
         needed = wanted_files(managers.files(manager, wanted), manager.mode)
         files = FileSet(needed, cli, StateFile("files.json"), module.check_mode)
         steps = files.plan()
@@ -416,7 +423,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         links.saved.save({**links.record, **record})
         extended = module.params["confirm"] and bool(written)
         if files:
-            write(files, steps, validate, links)
+            write(files, steps, validate, links, lambda: overridden(wanted, manager) if manager else None)
         if enable:
             enabled.save({"enabled": enable})
             cli.run(["systemctl", "enable", enable])
@@ -461,12 +468,15 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     }
 
 
-def write(files: FileSet, steps: list[Step], validate: list[list[str]], links: Links) -> None:
+def write(
+    files: FileSet, steps: list[Step], validate: list[list[str]], links: Links, look: t.Callable[[], None]
+) -> None:
     """Write the files. Where the manager does not take them, it would take none of its others at the next boot."""
     try:
         files.apply(steps)
         for command in validate:
             links.cli.run(command)
+        look()
     except Failure as exc:
         undone = files.undo()
         links.saved.save(links.record)

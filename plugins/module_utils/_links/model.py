@@ -131,6 +131,8 @@ class Link:
     ipoib: Ipoib | None = None
     # What the kernel calls an interface that is no port of a card: bond, bridge, vlan, …
     kind: str | None = None
+    # Of a management interface: those in force, which its new file would else take away.
+    name_servers: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, t.Any]:
         """Return the link as a module's ``diff`` shows it."""

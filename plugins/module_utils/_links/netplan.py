@@ -52,6 +52,9 @@ def render(link: Link) -> str:
     if link.addresses:
         lines.append("      addresses:")
         lines += [f'        - "{address}"' for address in sorted(link.addresses)]
+    if link.name_servers:
+        lines += ["      nameservers:", "        addresses:"]
+        lines += [f'          - "{server}"' for server in link.name_servers]
     if link.routes:
         lines.append("      routes:")
     for route in sorted(link.routes, key=Route.order):

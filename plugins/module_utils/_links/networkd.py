@@ -29,6 +29,7 @@ def render(link: Link) -> str:
     # A rail without a cable must not hold up the boot of the node.
     lines += ["RequiredForOnline=yes" if link.management else "RequiredForOnline=no", "", "[Network]"]
     lines += [f"Address={address}" for address in sorted(link.addresses)]
+    lines += [f"DNS={server}" for server in link.name_servers]
     # A router on a rail must not become the node's default route.
     lines += [*([] if link.management else ["IPv6AcceptRA=no"]), "ConfigureWithoutCarrier=yes"]
     if link.ipoib and link.ipoib.mode != "datagram":

@@ -44,6 +44,8 @@ def section(link: Link, family: int) -> list[str]:
     rules = [rule for rule in sorted(link.rules) if rule.family == family]
     lines = ["", f"[{name}]"]
     lines += [f"address{index}={address}" for index, address in enumerate(addresses, 1)]
+    servers = "".join(f"{server};" for server in link.name_servers if (":" in server) == (family == 6))
+    lines += [f"dns={servers}"] if servers else []
     for index, route in enumerate(routes, 1):
         lines.append(f"route{index}={destination(route)}{',' + route.via if route.via else ''}")
         options = [f"table={route.table}", *([f"src={route.src}"] if route.src else [])]

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import glob
+import ipaddress
 import os
 import typing as t
 
@@ -17,6 +18,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import rea
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import ifupdown, managers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import Link, LinkError
 
+GENERATED = "/run/systemd/network"
 SYS, NETIF = "/sys", "/run/systemd/netif/links"
 PUNCTUATION = str.maketrans(":\"',{}[]", "        ")
 
@@ -72,15 +74,42 @@ def claimed(links: t.Iterable[Link], manager: managers.Manager, system: managers
                 )
 
 
+def networkd_state(netdev: str) -> dict[str, str]:
+    """What systemd-networkd says of an interface; nothing of one that it does not set up."""
+    index = (read_text(f"{SYS}/class/net/{netdev}/ifindex") or "").strip()
+    state = read_text(f"{NETIF}/{index}") if index else None
+    return dict(line.split("=", 1) for line in (state or "").splitlines() if "=" in line)
+
+
+def name_servers(cli: Cli, manager: managers.Manager, netdev: str) -> tuple[str, ...]:
+    """The name servers that an interface has from its manager, which would lose them with its file."""
+    words: list[str] = []
+    if manager.network_file:
+        # Each with a port and the name of its certificate, where it has them.
+        words = [word.partition("#")[0] for word in networkd_state(netdev).get("DNS", "").split()]
+        words = [word[1:].partition("]")[0] if word.startswith("[") else word for word in words]
+        words = [word.partition(":")[0] if word.count(":") == 1 else word for word in words]
+    elif manager.name == "networkmanager":
+        argv = ["nmcli", "--get-values", "IP4.DNS,IP6.DNS", "device", "show", netdev]
+        words = cli.run(argv, check=False).stdout.replace("\\", "").replace("|", " ").split()
+    return tuple(dict.fromkeys(word for word in words if is_address(word)))
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def shadowed(links: t.Iterable[Link], manager: managers.Manager) -> None:
     """Refuse links for which systemd-networkd takes, and would go on to take, a file of somebody else."""
     if manager.network_file is None:
         return
     for link in links:
         for netdev in (link.netdev, *(link.bond.members if link.bond else ())):
-            index = (read_text(f"{SYS}/class/net/{netdev}/ifindex") or "").strip()
-            state = read_text(f"{NETIF}/{index}") if index else None
-            found = next((line[13:] for line in (state or "").splitlines() if line.startswith("NETWORK_FILE=")), "")
+            found = networkd_state(netdev).get("NETWORK_FILE", "")
             ours = manager.network_file.format(netdev=netdev)
             if found and os.path.basename(found) < ours and "gpu-fabric-" not in found:
                 raise LinkError(
@@ -88,6 +117,19 @@ def shadowed(links: t.Iterable[Link], manager: managers.Manager) -> None:
                     f" that matches an interface, so that {ours} would have no effect at boot; leave {netdev} out of"
                     " the [Match] of that file (with netplan: out of that definition), or have its name sort later"
                 )
+
+
+def overridden(links: t.Iterable[Link], manager: managers.Manager) -> None:
+    """Refuse what netplan has made of our files where one that it reads after them says otherwise."""
+    for link in links if manager.name == "netplan" and manager.network_file else ():
+        path = f"{GENERATED}/{(manager.network_file or '').format(netdev=link.netdev)}"
+        found = [line[9:] for line in (read_text(path) or "").splitlines() if line.startswith("MTUBytes=")]
+        if link.mtu is not None and found and found[-1] != str(link.mtu):
+            raise LinkError(
+                f"{link.netdev} would have an MTU of {found[-1]} at boot, wanted {link.mtu}: a file of"
+                f" {manager.renderer.DIRECTORY} that is read after {os.path.basename(manager.renderer.path(link))} says"
+                " so; take mtu out of it"
+            )
 
 
 def systemd_version(cli: Cli, links: t.Iterable[Link]) -> int:
@@ -98,4 +140,4 @@ def systemd_version(cli: Cli, links: t.Iterable[Link]) -> int:
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
 
-__all__ = ("claimed", "read_system", "shadowed", "systemd_version")
+__all__ = ("claimed", "name_servers", "overridden", "read_system", "shadowed", "systemd_version")

@@ -311,6 +311,20 @@ def test_file_that_its_manager_does_not_take_is_put_back_before_anything_is_set(
     assert [host.ran[0], host.ran[-1]] == ["netplan generate", "networkctl reload"]
 
 
+def test_file_that_netplan_reads_after_ours_and_that_says_otherwise_is_refused(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    manages(monkeypatch, "netplan")
+    monkeypatch.setattr(system, "GENERATED", str(tmp_path))
+    generated = tmp_path / "10-netplan-rail0.network"
+    generated.write_text("[Link]\nMTUBytes=1500\n")
+    with pytest.raises(LinkError, match=r"rail0 would have an MTU of 1500 at boot, wanted 9000: .* as it was before"):
+        call(RAIL)
+    assert host.links["rail0"]["mtu"] == 1500 and not (tmp_path / "netplan").exists()
+    generated.write_text("[Link]\nMTUBytes=9000\n")
+    assert call(RAIL)["changed"]
+
+
 def test_file_of_somebody_else_of_the_same_name_is_kept_and_given_back(host: Host, tmp_path: pathlib.Path) -> None:
     (tmp_path / "networkd").mkdir()
     theirs = tmp_path / "networkd/05-gpu-fabric-rail0.network"
@@ -375,3 +389,35 @@ def test_states_of_units_are_read_by_name_whichever_are_installed(monkeypatch: p
     assert found.running == {"NetworkManager.service"}
     assert found.units == {"NetworkManager.service", "systemd-networkd.service"}
     assert found.unmanaged == {"ens1f0np0", "wlan:0"} and found.commands == {"nmcli"}
+
+
+def test_name_servers_that_are_in_force_are_read_where_the_manager_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(system, "SYS", str(tmp_path / "sys"))
+    monkeypatch.setattr(system, "NETIF", str(tmp_path / "netif"))
+    (tmp_path / "sys/class/net/eno1").mkdir(parents=True)
+    (tmp_path / "sys/class/net/eno1/ifindex").write_text("2\n")
+    (tmp_path / "netif").mkdir()
+    # A port and the name of a server's certificate may stand behind an address.
+    (tmp_path / "netif/2").write_text(
+        "ADMIN_STATE=configured\nDNS=10.20.0.53:53 [fd00:20::53]:53#dns.example 10.20.0.53\n"
+    )
+    said = "10.20.0.53 | 10.20.0.54\nfd00\\:20\\:\\:53\n"
+    cli = types.SimpleNamespace(run=lambda argv, **_: Result(tuple(argv), 0, said, ""))
+    names = {name: system.name_servers(cli, manager, "eno1") for name, manager in managers.MANAGERS.items()}  # type: ignore[arg-type]
+    assert names == {
+        "networkmanager": ("10.20.0.53", "10.20.0.54", "fd00:20::53"),
+        "netplan": ("10.20.0.53", "fd00:20::53"),
+        "networkd": ("10.20.0.53", "fd00:20::53"),
+        "ifupdown": (),
+    }
+
+
+def test_management_interface_keeps_its_name_servers(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric_links, "name_servers", lambda *_: ("10.20.0.53",))
+    call(MANAGEMENT, RAIL, rollback_s=60)
+    host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
+    call(MANAGEMENT, RAIL, confirm=True)
+    assert "DNS=10.20.0.53\n" in pathlib.Path(networkd.DIRECTORY, "05-gpu-fabric-eno1.network").read_text()
+    assert "DNS=" not in pathlib.Path(networkd.DIRECTORY, "05-gpu-fabric-rail0.network").read_text()

@@ -282,3 +282,19 @@ def test_netplan_asks_no_dhcp_server_even_where_another_file_would() -> None:
     for found in (network["ethernets"]["eno2"], network["bonds"]["bond0"], rail):
         assert found["dhcp4"] is found["dhcp6"] is False
     assert netplan.path(LINK).rpartition("/")[2] > "50-cloud-init.yaml"
+
+
+def test_every_manager_with_a_word_for_it_keeps_the_name_servers_of_the_management_interface() -> None:
+    given = wanted_link({"netdev": "eno1", "management": True, "addresses": ["10.20.0.6/24", "fd00:20::6/64"]})
+    link = replace(given, name_servers=("10.20.0.53", "fd00:20::53"))
+    assert [line for line in networkd.render(link).splitlines() if line.startswith("DNS=")] == [
+        "DNS=10.20.0.53",
+        "DNS=fd00:20::53",
+    ]
+    found = yaml.safe_load(netplan.render(link))["network"]["ethernets"]["eno1"]
+    assert found["nameservers"] == {"addresses": ["10.20.0.53", "fd00:20::53"]}
+    keyfile = configparser.ConfigParser()
+    keyfile.read_string(networkmanager.render(link))
+    assert (keyfile["ipv4"]["dns"], keyfile["ipv6"]["dns"]) == ("10.20.0.53;", "fd00:20::53;")
+    for manager in (networkd, netplan, networkmanager):
+        assert "dns" not in manager.render(given).lower() and "nameservers" not in manager.render(given)

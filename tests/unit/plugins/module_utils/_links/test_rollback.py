@@ -119,7 +119,8 @@ def test_program_restores_files_runs_every_command_and_says_that_it_did(tmp_path
     assert (tmp_path / "applied").exists() and not done.exists() and changed.read_text() == "ours"
     argv[4] = "restore"
     assert subprocess.run(argv, check=False).returncode == 1
-    # What is to be deleted may be gone. A command that fails does not keep the others from running, nor does a file that cannot be written.
+    # What is to be deleted may be gone.
+    # A command that fails does not keep the others from running, nor does a file that cannot be written.
     assert ran.exists() and json.loads(done.read_text())[-1] == ["false"]
     assert "No such file" in done.read_text()
     assert changed.read_text() == "theirs" and not new.exists()
