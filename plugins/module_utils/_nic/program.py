@@ -48,8 +48,8 @@ KNOWN = QOS | {
     "pause", "cnp_dscp", "cnp_priority", "ecn", "traffic_class", "rdma_cm_tos", "accelerations",
     "max_read_request_bytes", "irq_affinity", "link", "fec", "channels", "rings",
 }  # fmt: skip
-#: Maps whose keys are settings of their own.
-KEYED = frozenset({"dscp_to_priority", "ecn", "accelerations", "rings", "acs_control"})
+#: Settings whose first values are maps, each key of which has one of its own.
+KEYED = frozenset({"dscp_to_priority", "ecn", "accelerations", "rings", "acs_control", "irq_affinity"})
 CLASSES = {"net": NET, "infiniband": INFINIBAND}
 #: Settings of the host as a whole; its place among ports, which have interfaces' names.
 HOST = "@host"

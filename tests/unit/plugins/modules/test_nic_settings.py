@@ -306,7 +306,7 @@ def test_each_key_of_a_map_goes_back_by_itself(ofed: Path) -> None:
 def test_keys_that_go_and_keys_that_come_are_both_shown(ofed: Path) -> None:
     run(ports=[on(3)])
     assert run(check_mode=True, ports=[on(5)])["diff"][0]["prepared"].splitlines()[:2] == [
-        "lo ecn 3:rp:1 np:1 -> 3:rp:0 np:0",
+        "lo ecn 3:rp:1 np:1 -> 3:np:0 rp:0",
         "lo ecn 5:rp:0 np:1 -> 5:rp:1 np:1",
     ]
 
