@@ -16,7 +16,7 @@ description:
     PCIe read request size) by reading, comparing and writing only what differs, one port after another.
   - Installs the very same code as C(gpu-fabric-nic) with one systemd unit per port, so that boot and Ansible
     cannot disagree. The unit runs at every boot and, by a rule of udev, whenever the port or its adapter appears again.
-  - Uses C(mlnx_qos) where it is installed, else iproute2's C(dcb).
+  - Uses C(mlnx_qos) where it answers for the port, else iproute2's C(dcb).
   - Changing priority flow control, link mode, FEC, channels or rings takes the link down for a moment. That needs
     O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
   - A setting that is no longer asked for gets back the value that it had before this module changed it first. In
