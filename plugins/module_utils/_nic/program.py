@@ -319,7 +319,7 @@ def main(argv: list[str] | None = None) -> int:
                 await_port(entry, arguments.wait)
             todo = plan(entry, cli)
             for step in todo.steps:
-                print(f"{netdev}: {step.knob.name} {shown(step.before)} -> {shown(step.after)}")
+                print(f"{todo.port.netdev}: {step.knob.name} {shown(step.before)} -> {shown(step.after)}")
             drift = drift or bool(todo.steps)
             if arguments.action == "apply":
                 bring_about(entry, todo, cli)
