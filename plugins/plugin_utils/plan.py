@@ -230,7 +230,16 @@ def _expected_rails(
 
 def _comparable(value: t.Any) -> str:
     """A text by which equal values are equal, whatever the order of a mapping's keys and whoever wrote them."""
-    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, (dict, list)) else repr(value)
+    if not isinstance(value, (dict, list)):
+        return repr(value)
+    return json.dumps(_texts_as_keys(value), sort_keys=True, default=str)
+
+
+def _texts_as_keys(value: t.Any) -> t.Any:
+    """YAML has keys of several types, which have no order."""
+    if isinstance(value, dict):
+        return {str(key): _texts_as_keys(item) for key, item in value.items()}
+    return [_texts_as_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _note_differing(hosts: list[Host], planned: dict[str, t.Any]) -> None:

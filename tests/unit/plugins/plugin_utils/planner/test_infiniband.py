@@ -183,6 +183,7 @@ def test_members_are_admitted_and_ports_of_one_fabric_answer_for_their_own_addre
         ({"ib_partitions": [{"pkey": 0x7FFF}]}, "0x7fff is the default partition"),
         ({"ib_partitions": [{"pkey": 0xFFFF}]}, "0xffff is the default partition"),
         ({"ib_partitions": [{"pkey": 0x0005}]}, "0x0005 lacks the bit of full membership"),
+        ({"ipoib": {5: "x", "ipv4": "10.240.0.0/16"}}, "has no 5"),
         ({"ib_partitions": [{"pkey": 8001}]}, "cannot talk to each other; write 0x8001"),
         ({"ib_partitions": [{"pkey": "5"}]}, "cannot talk to each other; write 0x8005"),
         ({"ib_partitions": [{"pkey": 0x18005}]}, "0x18005 is no 16-bit number"),
