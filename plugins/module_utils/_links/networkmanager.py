@@ -45,7 +45,7 @@ def section(link: Link, family: int) -> list[str]:
     lines = ["", f"[{name}]"]
     lines += [f"address{index}={address}" for index, address in enumerate(addresses, 1)]
     servers = "".join(f"{server};" for server in link.name_servers if (":" in server) == (family == 6))
-    lines += [f"dns={servers}"] if servers else []
+    lines += [f"dns={servers}"] if servers and addresses else []
     for index, route in enumerate(routes, 1):
         lines.append(f"route{index}={destination(route)}{',' + route.via if route.via else ''}")
         options = [f"table={route.table}", *([f"src={route.src}"] if route.src else [])]

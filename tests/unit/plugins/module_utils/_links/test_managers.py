@@ -296,5 +296,9 @@ def test_every_manager_with_a_word_for_it_keeps_the_name_servers_of_the_manageme
     keyfile = configparser.ConfigParser()
     keyfile.read_string(networkmanager.render(link))
     assert (keyfile["ipv4"]["dns"], keyfile["ipv6"]["dns"]) == ("10.20.0.53;", "fd00:20::53;")
+    # NetworkManager takes none for a family that it does not set up by hand.
+    keyfile = configparser.ConfigParser()
+    keyfile.read_string(networkmanager.render(replace(link, addresses=frozenset(["10.20.0.6/24"]))))
+    assert keyfile["ipv6"]["method"] == "link-local" and "dns" not in keyfile["ipv6"]
     for manager in (networkd, netplan, networkmanager):
         assert "dns" not in manager.render(given).lower() and "nameservers" not in manager.render(given)
