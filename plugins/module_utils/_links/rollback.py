@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shlex
 import sys
 import typing as t
 
@@ -152,10 +153,15 @@ class Pending:
     def rolled_back(self) -> bool:
         return read_text(DONE) is not None
 
+    def _too_late(self) -> LinkError:
+        failed = json.loads(read_text(DONE) or "[]")
+        shown = "; ".join(item if isinstance(item, str) else shlex.join(item) for item in failed)
+        return LinkError(f"{TOO_LATE}. This did not succeed on the way: {shown}" if failed else TOO_LATE)
+
     def refuse(self) -> t.NoReturn:
         """Say why there is nothing to confirm."""
         if self.rolled_back():
-            raise LinkError(TOO_LATE)
+            raise self._too_late()
         raise LinkError("There is no change of the management interface to confirm; run without confirm first")
 
     def refuse_waiting(self) -> None:
@@ -220,7 +226,7 @@ class Pending:
         self._cli.run(["systemctl", "stop", f"{RESTORE_UNIT}.timer"], check=False)
         busy = self._cli.run(["systemctl", "is-active", f"{RESTORE_UNIT}.service"], check=False).stdout.strip()
         if self.rolled_back() or busy in ("active", "activating"):
-            raise LinkError(TOO_LATE)
+            raise self._too_late()
         self._start(RESTORE_UNIT, "restore", rollback_s)
 
     def disarm(self) -> None:

@@ -169,8 +169,12 @@ def test_what_was_taken_back_cannot_be_confirmed(pending: rollback.Pending) -> N
     assert pending.load() is None
     with pytest.raises(LinkError, match="took it back"):
         pending.extend(60)
-    with pytest.raises(LinkError, match="took it back"):
+    with pytest.raises(LinkError, match="took it back") as told:
         pending.refuse()
+    assert "did not succeed" not in str(told.value)
+    pathlib.Path(rollback.DONE).write_text(json.dumps(["No space left on device", ["ip", "link", "set"]]))
+    with pytest.raises(LinkError, match="did not succeed on the way: No space left on device; ip link set"):
+        pending.extend(60)
 
 
 def test_management_link_keeps_no_other_address_and_loses_none_of_its_own() -> None:
