@@ -45,17 +45,13 @@ def _options(name: str, given: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, s
 
 
 def _gateway(name: str, given: t.Mapping[str, t.Any], machine: Machine) -> t.Iterator[tuple[str, str]]:
-    if given.get("gateway") in (None, ""):
-        return
-    fault = interface_checks.gateway_fault(given["gateway"], _interfaces(given))
-    if fault:
-        yield f"gateway of {name} {fault[0]}", fault[1]
-        return
-    family = ipaddress.ip_address(str(given["gateway"])).version
-    others = [dev for dev in default_routes(machine, family) if dev != name]
-    if others:
-        message = f"gateway {given['gateway']} of {name}, and the host's default route is over {others[0]}"
-        yield message, f"no gateway of {name}, or no default route over {others[0]}: a host has one"
+    faults = interface_checks.gateway_faults(given, _interfaces(given))
+    yield from ((f"gateway of {name} {fault}", allowed) for fault, allowed in faults)
+    for gateway in interface_checks.gateways(given) if not faults else ():
+        others = [dev for dev in default_routes(machine, ipaddress.ip_address(str(gateway)).version) if dev != name]
+        if others:
+            message = f"gateway {gateway} of {name}, and the host's default route is over {others[0]}"
+            yield message, f"no gateway of {name}, or no default route over {others[0]}: a host has one"
 
 
 def _interfaces(given: t.Mapping[str, t.Any]) -> list[interface_checks.Interface]:
@@ -100,7 +96,7 @@ def _between(intent: Intent) -> t.Iterator[tuple[str, str]]:
     every = [(f"bond {name}", given) for name, given in intent[VARIABLE].items()]
     every += [("the management interface", intent[interface_checks.MANAGEMENT])]
     networks: list[tuple[str, interface_checks.Interface]] = []
-    gateways: dict[int, str] = {}
+    holders: dict[int, str] = {}
     for what, given in every:
         double = interface_checks.twice(_interfaces(given))
         if double:
@@ -110,7 +106,7 @@ def _between(intent: Intent) -> t.Iterator[tuple[str, str]]:
             if other != what:
                 yield f"{own} of {what} is in a network of {other}", "a network of its own for each"
             networks.append((what, own))
-        if given.get("gateway"):
-            family = ipaddress.ip_address(str(given["gateway"])).version
-            if gateways.setdefault(family, what) != what:
-                yield f"gateway {given['gateway']} of {what} beside that of {gateways[family]}", "one default route"
+        for gateway in interface_checks.gateways(given):
+            holder = holders.setdefault(ipaddress.ip_address(str(gateway)).version, what)
+            if holder != what:
+                yield f"gateway {gateway} of {what} beside that of {holder}", "one default route"

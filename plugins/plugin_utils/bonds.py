@@ -55,7 +55,6 @@ def for_host(intent: Intent) -> list[dict[str, t.Any]]:
     """plan.hosts[h].bonds, entries of fabric_links."""
     links = []
     for name, given in sorted(intent[VARIABLE].items()):
-        gateway = given.get("gateway")
         lacp = given["mode"] == "802.3ad"
         options = {
             "lacp_rate": given.get("lacp_rate") or ("fast" if lacp else None),
@@ -72,7 +71,7 @@ def for_host(intent: Intent) -> list[dict[str, t.Any]]:
                 },
                 "mtu": given.get("mtu"),
                 "addresses": [str(item) for item in given.get("addresses") or ()],
-                "routes": [{"dst": "default", "via": str(gateway)}] if gateway else [],
+                "routes": interface_checks.default_routes(given),
                 "rules": [],
             }
         )

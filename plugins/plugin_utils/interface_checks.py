@@ -41,6 +41,23 @@ def twice(found: t.Sequence[Interface]) -> Interface | None:
     return next((item for place, item in enumerate(found) if item.ip in [other.ip for other in found[:place]]), None)
 
 
+def gateways(given: t.Mapping[str, t.Any]) -> list[t.Any]:
+    """Those of an interface: one, or a list of one for each family."""
+    value = given.get("gateway")
+    return list(value) if isinstance(value, (list, tuple)) else [] if value in (None, "") else [value]
+
+
+def default_routes(given: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
+    return [{"dst": "default", "via": str(gateway)} for gateway in gateways(given)]
+
+
+def gateway_faults(given: t.Mapping[str, t.Any], own: t.Sequence[Interface]) -> list[tuple[str, str]]:
+    """(what is wrong with the gateways of an interface with *own* addresses, what is allowed)"""
+    found = [fault for fault in (gateway_fault(gateway, own) for gateway in gateways(given)) if fault]
+    versions = [] if found else [ipaddress.ip_address(str(gateway)).version for gateway in gateways(given)]
+    return found + [(f"has two of IPv{v}", "one for each family") for v in (4, 6) if versions.count(v) > 1]
+
+
 def gateway_fault(given: t.Any, own: t.Sequence[Interface]) -> tuple[str, str] | None:
     """(what is wrong with a gateway of an interface with *own* addresses, what is allowed); None where nothing is."""
     try:
@@ -110,7 +127,10 @@ def others_addresses(intents: t.Mapping[str, Intent], reached: t.Mapping[str, st
 
 __all__ = (
     "bond_networks",
+    "default_routes",
     "gateway_fault",
+    "gateway_faults",
+    "gateways",
     "given_addresses",
     "interface",
     "others_addresses",

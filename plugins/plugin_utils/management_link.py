@@ -40,9 +40,8 @@ def problems(intent: Intent) -> list[Problem]:
     mtu = given.get("mtu")
     if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
         found.append(Problem(VARIABLE, f"mtu is {mtu!r}", "a number from 1280 to 9978 bytes"))
-    gateway = given.get("gateway")
-    fault = interface_checks.gateway_fault(gateway, own) if gateway is not None else None
-    return [*found, Problem(VARIABLE, f"gateway {fault[0]}", fault[1])] if fault else found
+    faults = interface_checks.gateway_faults(given, own)
+    return found + [Problem(VARIABLE, f"gateway {fault}", allowed) for fault, allowed in faults]
 
 
 def on_host(intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iterable[str]) -> list[Problem]:
@@ -78,7 +77,6 @@ def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] 
     if not given or not netdev:
         return None
     dev = machine.netdevs.get(netdev)
-    gateway = given.get("gateway")
     return {
         "netdev": netdev,
         "pci": (dev.pci if dev else "") or None,
@@ -86,6 +84,6 @@ def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] 
         "management": True,
         "mtu": given.get("mtu"),
         "addresses": [str(item) for item in given["addresses"]],
-        "routes": [{"dst": "default", "via": str(gateway)}] if gateway else [],
+        "routes": interface_checks.default_routes(given),
         "rules": [],
     }

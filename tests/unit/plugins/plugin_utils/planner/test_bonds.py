@@ -80,6 +80,10 @@ def test_lacp_bond_gets_rate_and_hash_and_a_backup_bond_neither():
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.255"}}, "is no host's address"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "fe80::1"}}, "fe80::1 is IPv6, and no address"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24"], "gateway": "192.0.2.1"}}, "default route is over eno1"),
+        (
+            {"bond0": LACP | {"addresses": ["2001:db8::5/64"], "gateway": ["fe80::1", "2001:db8::1"]}},
+            "gateway of bond0 has two of IPv6",
+        ),
         ({"bond0": LACP | {"mtu": 9900}}, "mtu is 9900, and ens6f0 allows 9600 at most (bond0)"),
         ({"bond0": LACP | {"addresses": ["192.0.2.0/24"]}}, "'192.0.2.0/24' in addresses of bond0"),
         ({"bond0": LACP | {"addresses": ["192.0.2.5/24", "192.0.2.5/16"]}}, "192.0.2.5 stands twice"),
@@ -121,6 +125,16 @@ def test_router_that_announces_itself_can_be_the_gateway():
     given = {"bond0": LACP | {"addresses": ["2001:db8::5/64"], "gateway": "fe80::1"}}
     [bond] = plan_one(with_front_end(), bonds=given)["bonds"]
     assert bond["routes"] == [{"dst": "default", "via": "fe80::1"}]
+
+
+def test_bond_of_both_families_has_a_gateway_of_each():
+    given = {"addresses": ["192.0.2.5/24", "2001:db8::5/64"], "gateway": ["192.0.2.1", "fe80::1"]}
+    box = with_front_end()
+    box.facts["routes"] = []
+    [bond] = plan_one(box, bonds={"bond0": LACP | given})["bonds"]
+    assert [route["via"] for route in bond["routes"]] == given["gateway"]
+    link = plan_one(box, management_link=given)["management_link"]
+    assert [route["via"] for route in link["routes"]] == given["gateway"]
 
 
 def test_address_that_a_bond_has_already_is_no_conflict_with_itself():
