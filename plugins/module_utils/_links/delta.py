@@ -133,6 +133,8 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
         commands += ipoib_commands(name, wanted.ipoib, present.ipoib)
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         commands.append(["ip", "link", "set", "dev", name, "mtu", str(wanted.mtu)])
+    for member, _ in odd_members(wanted, present):
+        commands.append(["ip", "link", "set", "dev", member, "mtu", str(wanted.mtu)])
     if wanted.up is not None and wanted.up != present.up:
         commands.append(["ip", "link", "set", "dev", name, "up" if wanted.up else "down"])
     new_addresses = wanted.addresses - present.addresses
@@ -160,10 +162,18 @@ def delta(wanted: Link, present: Link, ours: Link | None = None) -> Delta:
         # Of the port's own interface only the mode is anybody's wish.
         ipoib=replace(present.ipoib or wanted.ipoib, mode=wanted.ipoib.mode) if wanted.ipoib else present.ipoib,
     ).describe()
-    if present.bond and wanted.bond and not bond_lacks(wanted.bond, present.bond):
+    lacks_none = present.bond and wanted.bond and not bond_lacks(wanted.bond, present.bond)
+    if lacks_none and not odd_members(wanted, present):
         after["bond"] = before["bond"]
     changed = [key for key in after if before.get(key) != after[key]]
     return Delta(name, commands, {key: before.get(key) for key in changed}, {key: after[key] for key in changed})
+
+
+def odd_members(wanted: Link, present: Link) -> list[tuple[str, int]]:
+    """Members with an MTU that somebody gave them alone. The kernel gives them the bond's whenever that changes."""
+    if wanted.bond is None or present.bond is None or wanted.mtu is None or wanted.mtu != present.mtu:
+        return []
+    return [(name, mtu) for name, mtu in present.bond.other_mtus if name in wanted.bond.members]
 
 
 def bond_lacks(wanted: Bond, present: Bond | None) -> list[str]:
@@ -192,6 +202,7 @@ def ipoib_lacks(wanted: Ipoib, present: Ipoib | None) -> list[str]:
 def missing(wanted: Link, present: Link) -> list[str]:
     """Return, in words, what ``wanted`` asks for and ``present`` does not have."""
     lacks = bond_lacks(wanted.bond, present.bond) if wanted.bond else []
+    lacks += [f"member {name} has MTU {mtu}, wanted {wanted.mtu}" for name, mtu in odd_members(wanted, present)]
     lacks += ipoib_lacks(wanted.ipoib, present.ipoib) if wanted.ipoib else []
     if wanted.mtu is not None and wanted.mtu != present.mtu:
         lacks.append(f"MTU {present.mtu}, wanted {wanted.mtu}{PARTITION_MTU if wanted.ipoib else ''}")

@@ -81,6 +81,8 @@ class Bond:
     miimon_ms: int | None = None
     lacp_rate: str | None = None
     xmit_hash_policy: str | None = None
+    # Members whose MTU is not the bond's, as the kernel has them.
+    other_mtus: tuple[tuple[str, int], ...] = ()
 
     def options(self) -> dict[str, str]:
         """The options that are given, by the names that the kernel has for them."""
@@ -93,7 +95,9 @@ class Bond:
 
     def describe(self) -> str:
         options = "".join(f" {name} {value}" for name, value in self.options().items())
-        return f"{self.mode} of {', '.join(self.members) or 'no members'}{options}"
+        mtus = dict(self.other_mtus)
+        members = [f"{name} (MTU {mtus[name]})" if name in mtus else name for name in self.members]
+        return f"{self.mode} of {', '.join(members) or 'no members'}{options}"
 
 
 TRANSPORTS = ("datagram", "connected")

@@ -115,9 +115,11 @@ def present_bond(entry: dict[str, t.Any], interfaces: list[dict[str, t.Any]]) ->
     if information.get("info_kind") != "bond":
         return None
     data = information.get("info_data") or {}
+    members = {other["ifname"]: other.get("mtu") for other in interfaces if other.get("master") == entry["ifname"]}
     return Bond(
         mode=str(data.get("mode")),
-        members=tuple(sorted(other["ifname"] for other in interfaces if other.get("master") == entry["ifname"])),
+        members=tuple(sorted(members)),
+        other_mtus=tuple(sorted((name, mtu) for name, mtu in members.items() if mtu not in (None, entry.get("mtu")))),
         miimon_ms=data.get("miimon"),
         lacp_rate=data.get("ad_lacp_rate"),
         xmit_hash_policy=data.get("xmit_hash_policy"),

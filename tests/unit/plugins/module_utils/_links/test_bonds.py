@@ -91,6 +91,19 @@ def test_lost_member_and_other_option_are_mended_and_a_member_of_ours_let_go() -
     assert missing(WANTED, present) == ["xmit_hash_policy layer2, wanted layer3+4", "eno3 is no member"]
 
 
+def test_member_whose_mtu_somebody_changed_gets_that_of_the_bond() -> None:
+    [bond, entry] = [{"ifname": "bond0", "mtu": 9000, "flags": ["UP"]}, {"ifname": "eno3", "mtu": 1500}]
+    bond |= {"linkinfo": {"info_kind": "bond", "info_data": DATA}}  # type: ignore[dict-item]
+    bond |= {"addr_info": [{"local": "10.30.0.5", "prefixlen": 24, "scope": "global"}]}  # type: ignore[dict-item]
+    entries = [bond, entry | {"master": "bond0"}, {"ifname": "eno2", "mtu": 9000, "master": "bond0"}]
+    answers = {"addresses": json.dumps(entries), "routes4": "", "routes6": "", "rules4": "", "rules6": ""}
+    present = present_links(answers)["bond0"]
+    item = delta(WANTED, present)
+    assert item.commands == [["ip", "link", "set", "dev", "eno3", "mtu", "9000"]]
+    assert item.before != item.after and "eno3 (MTU 1500)" in item.before["bond"]
+    assert missing(WANTED, present) == ["member eno3 has MTU 1500, wanted 9000"]
+
+
 class Kernel:
     """A host whose interfaces are given."""
 
