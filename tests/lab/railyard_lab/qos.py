@@ -36,6 +36,11 @@ def supported(nic: dict[str, Any]) -> bool:
     return "qos" in nic and nic["link_layer"] == "Ethernet" and not nic["vf"] and not nic["sw_mng"]
 
 
+def shown_shares(values: dict[str, Any]) -> list[int]:
+    """The driver shows 100 % for every class that is not ETS (mlx5e_dcbnl_ieee_getets)."""
+    return [share if kind == "ets" else 100 for share, kind in zip(values["tc_bw"], values["tsa"], strict=True)]
+
+
 def set_app(values: dict[str, Any], dscp: int, priority: int) -> None:
     """The first DSCP entry makes the driver trust DSCP."""
     values["dscp"][str(dscp)] = priority

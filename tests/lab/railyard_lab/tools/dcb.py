@@ -232,7 +232,7 @@ def _ets(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
     if action == "show":
         chosen = [_pick(word, names) for word in words]
         arrays = {
-            "tc-bw": values["tc_bw"], "pg-bw": [0] * 8, "tc-tsa": values["tsa"], "prio-tc": values["prio_tc"],
+            "tc-bw": qos.shown_shares(values), "pg-bw": [0] * 8, "tc-tsa": values["tsa"], "prio-tc": values["prio_tc"],
             "reco-tc-bw": [0] * 8, "reco-tc-tsa": ["strict"] * 8, "reco-prio-tc": [0] * 8,
         }  # fmt: skip
         scalars: dict[str, Any] = {"willing": False, "ets-cap": 8, "cbs": False}
@@ -248,7 +248,8 @@ def _ets(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
         return False
     if action != "set":
         raise Failure(f'What is "{action}"?')
-    tsa, bandwidth, prio_tc = list(values["tsa"]), list(values["tc_bw"]), list(values["prio_tc"])
+    # The tool sends what it was shown with what it is told.
+    tsa, bandwidth, prio_tc = list(values["tsa"]), qos.shown_shares(values), list(values["prio_tc"])
 
     def kind(text: str) -> str:
         if text not in ("strict", "cbs", "ets", "vendor"):
@@ -272,7 +273,8 @@ def _ets(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
     total, has_ets = sum(bandwidth), "ets" in tsa
     if total != 100 and (has_ets or total != 0):
         raise Failure(f"Bandwidth percentages in tc-bw sum to {total}%, expected {100 if has_ets else 0}%")
-    values["tsa"], values["tc_bw"], values["prio_tc"] = tsa, bandwidth, prio_tc
+    shares = [share if kind == "ets" else 0 for share, kind in zip(bandwidth, tsa, strict=True)]
+    values["tsa"], values["tc_bw"], values["prio_tc"] = tsa, shares, prio_tc
     return False
 
 
