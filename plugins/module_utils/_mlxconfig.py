@@ -170,7 +170,7 @@ def _absent(
     if array != name and array in parameters:
         found.refusals.append(f"{name} {_ARRAY}")
         return
-    near = difflib.get_close_matches(name.upper(), parameters, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(name.upper(), [*parameters, *GATES], n=1, cutoff=0.75)
     hint = f"; the nearest that it has is {near[0]}" if near else ""
     found.refusals.append(f"{name} is no parameter of this card and firmware{hint}")
 

@@ -216,6 +216,8 @@ class Run:
             self.todo = todo
             if self._may_reset():
                 self._reset(todo)
+            else:
+                self._tell_of_deferred()
         if not check_mode:
             self.state.save(self.record)
         return self._result()
@@ -285,6 +287,14 @@ class Run:
                 self.warnings.append(
                     f"{card.device}: {', '.join(others)} waits for the next reset too and is not of this run's making; "
                     "name it in gpu_fabric_nic_firmware, or take it back with mlxconfig"
+                )
+
+    def _tell_of_deferred(self) -> None:
+        for card in self.cards:
+            if card.resolution.deferred:
+                names = ", ".join(sorted(card.resolution.deferred))
+                self.warnings.append(
+                    f"{card.device}: {names} can be written only once {firmware.GATE} is in force; run again after that"
                 )
 
     def _needs(self, todo: t.Mapping[str, list[firmware.Difference]]) -> None:

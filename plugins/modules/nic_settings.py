@@ -233,12 +233,12 @@ def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> Non
     )
     if not covers(allowed, "linkflap"):
         raise Failure(
-            f"Nothing was changed: these settings take the link down for a moment ({what})."
+            f"No setting of a port was changed: these take the link down for a moment ({what})."
             " Allow it with gpu_fabric_allow_disruption: linkflap"
         )
     if processes:
         raise Failure(
-            f"Nothing was changed: these settings take the link down for a moment ({what}), and GPU processes run:"
+            f"No setting of a port was changed: these take the link down for a moment ({what}), and GPU processes run:"
             f" {', '.join(processes)}. Drain the node first"
         )
 
@@ -289,11 +289,13 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             raise
     if not module.check_mode:
         state.save(settled(record, entries))
+    for entry in leaving:
+        if not is_there(entry):
+            module.warn(farewell(entry))
     return {
         "changed": bool(settings or files),
         "diff": difference.of(settings, files, program.CONFIG),
         "changed_ports": sorted({todo.port.netdev for todo in todos if todo.steps}),
-        "warnings": [farewell(entry) for entry in leaving if not is_there(entry)],
         "unsupported": {todo.port.netdev: todo.unsupported for todo in todos if todo.unsupported},
     }
 

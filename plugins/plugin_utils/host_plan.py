@@ -126,7 +126,8 @@ def plan_host(
     )
     wanted = thresholds.for_host(machine, host.rails, found.management, intent, rack_size)
     quality_of = _qos(host)
-    tuned, port_tuning = tuning.for_host(intent, machine, host.rails, host.affinity)
+    tuned, port_tuning, tuning_notes = tuning.for_host(intent, machine, host.rails, host.affinity)
+    host.notes += tuning_notes
     chosen = port_choices(host)
     ports = chosen.ports()
     tuned["reasons"] |= chosen.reasons

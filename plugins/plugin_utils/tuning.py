@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, integer, strings, text
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import Rail
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
@@ -41,6 +42,8 @@ class Tuning:
         self.intent, self.machine, self.rails, self.affinity = intent, machine, rails, affinity
         self.reasons: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
+        #: Of these, what was asked for by name.
+        self.lost: dict[str, str] = {}
 
     def _wanted(self, name: str) -> str | None:
         """The value of an option that a profile may give."""
@@ -52,9 +55,24 @@ class Tuning:
         self.reasons[name] = reason
         return str(value)
 
-    def _leave_out(self, name: str, reason: str) -> None:
+    def _leave_out(self, name: str, reason: str, moot: bool = False) -> None:
+        """*moot*: there is nothing to do for it on this host."""
         self.reasons.pop(name, None)
         self.left_out[name] = reason
+        if not moot and self.intent[f"gpu_fabric_{name}"] not in ("profile", "untouched", "auto"):
+            self.lost[name] = reason
+
+    def notes(self) -> list[Note]:
+        return [
+            Note(
+                "RF-PLAN-TUNING",
+                "",
+                f"gpu_fabric_{name} is {said(self.intent[f'gpu_fabric_{name}'])} and is not set: {reason}",
+                [],
+                f"Take gpu_fabric_{name} out of this host's variables, or set it where the reason does not hold",
+            )
+            for name, reason in self.lost.items()
+        ]
 
     def host(self) -> dict[str, t.Any]:
         """What ``nic_settings`` sets on the host as a whole."""
@@ -94,7 +112,7 @@ class Tuning:
             if self.machine.container:
                 self._leave_out("irq_affinity", "the host is a container; interrupts belong to its kernel")
             elif nodes == 1:
-                self._leave_out("irq_affinity", "the host has one NUMA node")
+                self._leave_out("irq_affinity", "the host has one NUMA node", moot=True)
             elif not cpus or function.numa_node is None:
                 self._leave_out("irq_affinity", f"the NUMA node of {rail.hca.name} is not known")
             else:
@@ -107,21 +125,21 @@ class Tuning:
             return []
         machine = self.machine
         if machine.virtual:
-            self.left_out["acs"] = "a virtual machine needs ACS: its hypervisor isolates it with it"
+            self._leave_out("acs", "a virtual machine needs ACS: its hypervisor isolates it with it")
         elif text(mapping(machine.facts.get("host")).get("architecture")) != "x86_64":
-            self.left_out["acs"] = "this platform needs ACS masks of its own; rdma_topo (rdma-core) knows them"
+            self._leave_out("acs", "this platform needs ACS masks of its own; rdma_topo (rdma-core) knows them")
         elif any((function.vendor, function.device) == DATA_DIRECT for function in machine.functions.values()):
-            self.left_out["acs"] = (
-                "GPUs and NICs are joined by Direct-NIC, which needs ACS masks of its own; ask rdma_topo check"
+            self._leave_out(
+                "acs", "GPUs and NICs are joined by Direct-NIC, which needs ACS masks of its own; ask rdma_topo check"
             )
         elif self._passed_through():
-            self.left_out["acs"] = f"{', '.join(self._passed_through()[:4])} is given to virtual machines (vfio-pci)"
+            self._leave_out("acs", f"{', '.join(self._passed_through()[:4])} is given to virtual machines (vfio-pci)")
         else:
             bridges = self._between()
             if bridges:
                 self.reasons["acs"] = "peers' traffic turns round below the host bridge (gpu_fabric_acs)"
             else:
-                self.left_out["acs"] = "no bridge with ACS lies between a GPU and a rail"
+                self._leave_out("acs", "no bridge with ACS lies between a GPU and a rail", moot=True)
             return bridges
         return []
 
@@ -169,19 +187,24 @@ class Tuning:
         return f"the kernel runs with {off[0]}, which translates nothing" if off else ""
 
 
+def said(value: t.Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
 def for_host(
     intent: t.Mapping[str, t.Any], machine: Machine, rails: t.Sequence[Rail], affinity: Affinity
-) -> tuple[dict[str, t.Any], dict[str, dict[str, t.Any]]]:
-    """``plan.hosts[h].tuning``, and the settings of each rail's port by its name."""
+) -> tuple[dict[str, t.Any], dict[str, dict[str, t.Any]], list[Note]]:
+    """``plan.hosts[h].tuning``, the settings of each rail's port by its name, and what has to be said."""
     tuning = Tuning(intent, machine, rails, affinity)
     host = tuning.host()
     ports = {rail.port_name: tuning.port(rail) for rail in rails if rail.port_name}
-    return {
+    planned = {
         "host": host,
         "cmdline": tuning.cmdline(),
         "reasons": tuning.reasons,
         "left_out": tuning.left_out,
-    }, ports
+    }
+    return planned, ports, tuning.notes()
 
 
 __all__ = ("CMDLINE_FILE", "PROFILES", "READ_REQUEST_BYTES", "Tuning", "for_host")

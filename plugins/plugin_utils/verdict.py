@@ -21,11 +21,14 @@ def judge(
 ) -> Verdict:
     """Sort the findings of these phases. One that a layer of this run mends does not stop the run, it is announced.
 
-    Nor does any stop a removal: a host with a broken part can be given back as well as a sound one.
+    Nor does any stop a removal: a host with a broken part can be given back as well as a sound one. What a layer would
+    set right is not spoken of then, for it goes with the layer.
     """
     stops, warnings = [], []
     for finding in findings:
         if finding["phase"] not in phases or finding["severity"] == "info":
+            continue
+        if removing and finding.get("mended_by"):
             continue
         if not removing and finding["severity"] == "fail" and finding.get("mended_by") not in mending:
             stops.append(finding)
@@ -66,9 +69,10 @@ def paragraph(finding: Finding) -> str:
 def sentence(finding: Finding) -> str:
     """One finding on one line, for a warning."""
     if finding.get("mended_by"):
-        return f"{headline(finding)} The {finding['mended_by']} layer sets this right."
-    remedy = f". Remedy: {finding['remedy']}" if finding.get("remedy") else ""
-    return f"{headline(finding).rstrip('.') if remedy else headline(finding)}{remedy}"
+        ending = f". The {finding['mended_by']} layer sets this right."
+    else:
+        ending = f". Remedy: {finding['remedy']}" if finding.get("remedy") else ""
+    return f"{headline(finding).rstrip('.') if ending else headline(finding)}{ending}"
 
 
 def message(stops: t.Sequence[Finding], unchanged: bool) -> str:

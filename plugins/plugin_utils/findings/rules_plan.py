@@ -213,6 +213,19 @@ ENTRIES: tuple[Entry, ...] = (
         "nic_firmware.py",
     ),
     _define(
+        "RF-PLAN-TUNING",
+        "warn",
+        "A tuning that was asked for by name is not set on a host",
+        "A variable of the intent asks for a tuning of this host that the host cannot have, or must not: it stays as "
+        "it is, and the rack is less alike than its variables say.",
+        "gpu_fabric_cpu_governor, gpu_fabric_irq_affinity, gpu_fabric_acs, gpu_fabric_kernel_cmdline and their kin, "
+        "the kind of host (container, virtual machine, platform) and its kernel's arguments. What only "
+        "gpu_fabric_tuning_profile asks for is told in the report.",
+        "Variables of a group that holds hosts of several kinds.",
+        "Take the variable out of this host's variables, or set it where the reason does not hold.",
+        "tuning.py",
+    ),
+    _define(
         "RF-PLAN-PKEY",
         "fail",
         "A port is no full member of a partition that it shall have",

@@ -142,6 +142,7 @@ def test_hidden_settings_follow_in_a_second_pass(host: Host) -> None:
     wanted = {"ADVANCED_PCI_SETTINGS": 1, "PCI_WR_ORDERING": "force_relax", "MAX_ACC_OUT_READ": 44}
     first = host.run(wanted)
     assert first["deferred"] == {RAIL: ["MAX_ACC_OUT_READ", "PCI_WR_ORDERING"]}
+    assert any("MAX_ACC_OUT_READ, PCI_WR_ORDERING can be written only once" in text for text in host.warnings)
     assert host.cli.orders == [f"mlxconfig -y -d {RAIL} set ADVANCED_PCI_SETTINGS=1"]
     result = host.run(wanted, allow_disruption="fwreset")
     assert host.parameter("PCI_WR_ORDERING") == ("force_relax(1)", "force_relax(1)")

@@ -51,6 +51,10 @@ class Module:
     def __init__(self, check_mode: bool, **params: t.Any) -> None:
         self.check_mode = check_mode
         self.params = {"ports": [], "host": {}, "allow_disruption": "none", "gpu_processes": [], **params}
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 MASK = [False, False, False, True, False, False, False, False]
@@ -86,7 +90,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
-    return nic_settings.run(t.cast(t.Any, Module(check_mode, **params)))
+    module = Module(check_mode, **params)
+    result = nic_settings.run(t.cast(t.Any, module))
+    assert "warnings" not in result, "ansible-core takes them by module.warn only"
+    return {**result, "warnings": module.warnings}
 
 
 def everything(machine: Path) -> dict[str, str]:

@@ -82,4 +82,8 @@ def test_a_warning_says_what_helps() -> None:
 
 
 def test_a_warning_says_who_mends_it() -> None:
-    assert sentence(finding(mended_by="rdma")).endswith("The rdma layer sets this right.")
+    assert sentence(finding(mended_by="rdma")).endswith("400 wanted. The rdma layer sets this right.")
+
+
+def test_what_a_layer_would_set_right_is_not_spoken_of_where_it_goes() -> None:
+    assert judge([finding(mended_by="rdma")], ["preflight"], ["rdma"], removing=True) == ([], [])

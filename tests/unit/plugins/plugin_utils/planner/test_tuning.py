@@ -132,6 +132,22 @@ def test_container_leaves_its_kernel_alone():
     assert set(plan["reasons"]) == {"max_read_request"}
 
 
+def test_what_was_asked_for_by_name_and_cannot_be_is_told():
+    box = boxes.hgx_h100()
+    box.facts["host"]["container"] = True
+    plan = plan_one(box, tuning_profile="training", cpu_governor="performance", kernel_cmdline=["pci=noaer", "nosmt"])
+    told = [note["message"] for note in plan["notes"] if note["id"] == "RF-PLAN-TUNING"]
+    assert [message.partition(":")[0] for message in told] == [
+        "gpu_fabric_cpu_governor is performance and is not set",
+        "gpu_fabric_kernel_cmdline is pci=noaer nosmt and is not set",
+    ], "what only the profile wants stands in the report"
+    one_node = boxes.hgx_h100()
+    one_node.facts["host"]["numa_nodes"] = 1
+    plan = plan_one(one_node, irq_affinity="numa", acs="clear")
+    assert set(plan["tuning"]["left_out"]) == {"irq_affinity", "acs"}
+    assert [note for note in plan["notes"] if note["id"] == "RF-PLAN-TUNING"] == [], "there is nothing to do"
+
+
 def test_command_line_is_looked_at_again_where_it_was_written_before():
     box = boxes.hgx_h100()
     assert tuning.CMDLINE_FILE == DROP_IN
