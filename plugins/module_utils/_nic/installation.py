@@ -97,6 +97,11 @@ class Installation:
         for folder in (install.LIBRARY, os.path.dirname(program.CONFIG), os.path.dirname(irqbalance.DROP_IN)):
             prune(folder)
         folders.prune()
+        if cli.which("udevadm") is None:
+            # udev went before, with the stack's packages, and left its folders to the rules that were still in them.
+            for folder in (os.path.dirname(install.RULES), os.path.dirname(os.path.dirname(install.RULES))):
+                if os.path.isdir(folder) and not os.listdir(folder):
+                    remove(folder)
         for path in sorted(self.links - self.old_links):
             folders.remember(path)
             os.makedirs(WANTS, exist_ok=True)

@@ -122,6 +122,19 @@ def test_host_is_set_remembered_started_at_boot_and_given_back(machine: Path) ->
     assert not (machine / "library").exists(), "empty folders are left-overs, too"
 
 
+@pytest.mark.parametrize("udev_stays", [True, False])
+def test_the_rules_folder_goes_where_udev_went_before(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, udev_stays: bool
+) -> None:
+    folder = machine / "rules.d"
+    folder.mkdir()
+    run(ports=[PORT], allow_disruption="linkflap")
+    assert list(folder.iterdir()) == [folder / "nic.rules"]
+    monkeypatch.setattr(FakeCli, "which", lambda self, name: name if name == "dcb" or udev_stays else None)
+    run(allow_disruption="linkflap")
+    assert folder.exists() == udev_stays
+
+
 def test_host_goes_back_while_ports_stay(machine: Path) -> None:
     run(ports=[PORT], host={"transparent_hugepages": "never"}, allow_disruption="linkflap")
     run(ports=[PORT])
