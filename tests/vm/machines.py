@@ -166,8 +166,11 @@ class Machine:
         """A command that goes on while the test does other things; its standard output is piped."""
         return subprocess.Popen(self._ssh(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
+    def ssh_command(self, *options: str) -> list[str]:
+        return ["ssh", *self.ssh_options(), *options, "-p", str(self.ssh_port), "root@127.0.0.1"]
+
     def _ssh(self, command: str) -> list[str]:
-        return ["ssh", *self.ssh_options(), "-o", "BatchMode=yes", "-p", str(self.ssh_port), "root@127.0.0.1", command]
+        return [*self.ssh_command("-o", "BatchMode=yes"), command]
 
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").strip()
