@@ -15,12 +15,14 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 ENGINES = ("podman", "docker")
 PROBE_TIMEOUT_S = 60
+REMOVALS = 4
 
 
 class EngineError(RuntimeError):
@@ -206,10 +208,15 @@ def remove(engine: str, names: list[str], env: Mapping[str, str] | None = None) 
     if not names:
         return
     at_once = ["--time", "0"] if engine == "podman" else []
-    answer = run([engine, "rm", "--force", *at_once, *names], env, timeout=60 + 20 * len(names))
-    left = {entry["Name"].lstrip("/") for entry in inspect_all(engine, env)} & set(names)
-    if left:
-        raise EngineError(f"{engine} rm leaves {', '.join(sorted(left))}: {reason(answer)}")
+    left = list(names)
+    # On a busy machine processes that were killed take longer to go than podman waits for them.
+    for _ in range(REMOVALS):
+        answer = run([engine, "rm", "--force", *at_once, *left], env, timeout=60 + 20 * len(left))
+        left = sorted({entry["Name"].lstrip("/") for entry in inspect_all(engine, env)} & set(names))
+        if not left:
+            return
+        time.sleep(5)
+    raise EngineError(f"{engine} rm leaves {', '.join(left)}: {reason(answer)}")
 
 
 def write_if_changed(path: Path, text: str, mode: int = 0o644) -> bool:

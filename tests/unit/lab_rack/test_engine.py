@@ -87,3 +87,26 @@ def test_write_if_changed_tells_whether_it_wrote(tmp_path):
     assert engine.write_if_changed(path, "a", 0o600) is False
     assert path.stat().st_mode & 0o777 == 0o600
     assert engine.write_if_changed(path, "b") is True
+
+
+@pytest.mark.parametrize("busy", [1, 99])
+def test_containers_that_do_not_go_at_once_are_removed_again(monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
+    calls: list[list[str]] = []
+
+    def podman(argv: list[str], env: object = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        calls.append(argv)
+        return subprocess.CompletedProcess(argv, 1, "", "Error: given PIDs did not die within timeout")
+
+    def left(*_: object) -> list[dict[str, str]]:
+        return [{"Name": "rack-gpu-02"}, {"Name": "other"}] if len(calls) <= busy else [{"Name": "other"}]
+
+    monkeypatch.setattr(engine, "run", podman)
+    monkeypatch.setattr(engine, "inspect_all", left)
+    monkeypatch.setattr(engine.time, "sleep", lambda seconds: None)
+    if busy == 1:
+        engine.remove("podman", ["rack-gpu-01", "rack-gpu-02"])
+        assert [argv[5:] for argv in calls] == [["rack-gpu-01", "rack-gpu-02"], ["rack-gpu-02"]]
+        return
+    with pytest.raises(engine.EngineError, match=r"podman rm leaves rack-gpu-02: .*did not die"):
+        engine.remove("podman", ["rack-gpu-01", "rack-gpu-02"])
+    assert len(calls) == engine.REMOVALS
