@@ -89,8 +89,11 @@ class UnitSet:
         cli: Cli,
         check_mode: bool,
         reload: t.Sequence[str] = (),
+        strict: bool | None = None,
     ) -> None:
         self._cli = cli
+        # A dry run on a machine where systemd does not run can only show what would come.
+        self._strict = not check_mode if strict is None else strict
         self._wanted = {name if "." in name else f"{name}.service": state for name, state in units.items()}
         self._restart = [name if "." in name else f"{name}.service" for name in restart]
         self._reload = [name if "." in name else f"{name}.service" for name in reload]
@@ -116,7 +119,10 @@ class UnitSet:
         if not names:
             return []
         argv = ["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names]
-        return parse_show(self._cli.run(argv).stdout, names)
+        answer = self._cli.run(argv, check=self._strict)
+        if answer.rc != 0:
+            return [Unit(name, name, False, "", "", False, False, False) for name in names]
+        return parse_show(answer.stdout, names)
 
     def _plan(self, unit: Unit) -> None:
         started = self._wanted[unit.name] == STARTED

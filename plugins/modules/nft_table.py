@@ -186,7 +186,7 @@ def run(
     changes = files.changes
     # Where there is nothing to take away, there need not be a systemd either.
     service = {unit: STARTED if present else STOPPED} if present or os.path.lexists(paths[1]) else {}
-    for change in UnitSet(service, [], cli, check_mode=True).changes:
+    for change in UnitSet(service, [], cli, check_mode=True, strict=not check_mode).changes:
         changes.compare(f"unit {unit}", change.before, change.after)
     present_table = loaded(cli, table)
     reload = changes.compare(f"table {table}", present_table, wanted_table)

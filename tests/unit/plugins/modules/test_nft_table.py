@@ -193,3 +193,13 @@ def test_without_nft(host: Host) -> None:
     with pytest.raises(Failure, match="install the package nftables"):
         host.table(RULES)
     assert not host.table(None)["changed"]
+
+
+def test_without_a_systemd_that_runs_a_dry_run_shows_and_a_run_changes_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "systemctl", lambda *_: (1, "", "Failed to connect to bus: Host is down"))
+    assert host.table(RULES, check_mode=True)["changed"]
+    with pytest.raises(Failure, match="Host is down"):
+        host.table(RULES)
+    assert not host.tables and not host.path.exists()
