@@ -157,6 +157,12 @@ def remove(path: str) -> None:
         raise Failure(f"Cannot remove {path}: {_because(exc)}") from exc
 
 
+def remove_empty(folder: str) -> None:
+    """Remove a directory that holds nothing any more; any other, and none, is left as it is."""
+    if os.path.isdir(folder) and not os.listdir(folder):
+        remove(folder)
+
+
 class Attributes(t.NamedTuple):
     """Who owns a file, and its permission bits."""
 
@@ -254,8 +260,7 @@ class Folders:
     def prune(self) -> None:
         made = list(self._state.load().get("made", []))
         for folder in sorted(made, key=len, reverse=True):
-            if os.path.isdir(folder) and not os.listdir(folder):
-                remove(folder)
+            remove_empty(folder)
             if not os.path.isdir(folder):
                 made.remove(folder)
         self._state.save({"made": made} if made else {})
@@ -276,6 +281,7 @@ __all__ = (
     "read_bytes",
     "read_text",
     "remove",
+    "remove_empty",
     "uid_of",
     "write_atomic",
 )

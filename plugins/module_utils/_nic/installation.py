@@ -13,7 +13,13 @@ import os
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Folders, read_text, remove, write_atomic
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    Folders,
+    read_text,
+    remove,
+    remove_empty,
+    write_atomic,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, irqbalance, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -99,9 +105,9 @@ class Installation:
         folders.prune()
         if cli.which("udevadm") is None:
             # udev went before, with the stack's packages, and left its folders to the rules that were still in them.
-            for folder in (os.path.dirname(install.RULES), os.path.dirname(os.path.dirname(install.RULES))):
-                if os.path.isdir(folder) and not os.listdir(folder):
-                    remove(folder)
+            rules = os.path.dirname(install.RULES)
+            for folder in (rules, os.path.dirname(rules)):
+                remove_empty(folder)
         for path in sorted(self.links - self.old_links):
             folders.remember(path)
             os.makedirs(WANTS, exist_ok=True)
@@ -114,8 +120,7 @@ class Installation:
 def prune(top: str) -> None:
     """Remove folders that hold nothing any more, from below."""
     for folder, _, _ in os.walk(top, topdown=False):
-        if not os.listdir(folder):
-            remove(folder)
+        remove_empty(folder)
 
 
 __all__ = ("UNITS", "WANTS", "Installation")
