@@ -41,6 +41,7 @@ AREAS = {
     "bench": "Launchers and benchmarks",
     "cabling": "Cables of an InfiniBand fabric",
     "rack": "Hosts against each other",
+    "run": "The run itself",
     "intent": "Intent",
     "plan": "The plan",
 }

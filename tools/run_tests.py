@@ -25,6 +25,8 @@ import interruption
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv/bin"
+# How much of the reasons the summary repeats; the runner's own output has all of it.
+FAILURES_TOLD, LINES_TOLD = 10, 8
 
 
 @dataclass
@@ -34,14 +36,15 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    failures: list[str] = field(default_factory=list)
+    # What the runner told about each that failed, by its name: a few lines, for the summary.
+    failures: dict[str, list[str]] = field(default_factory=dict)
 
-    def note(self, name: str, ok: bool) -> None:
+    def note(self, name: str, ok: bool, told: list[str] | None = None) -> None:
         if ok:
             self.passed += 1
         else:
             self.failed += 1
-            self.failures.append(name)
+            self.failures[name] = told or []
 
 
 def environment() -> dict[str, str]:
@@ -101,12 +104,10 @@ def pytest(tally: Tally, folder: str, *options: str) -> None:
     tally.failed += bad
     tally.skipped += total["skipped"]
     tally.passed += total["tests"] - bad - total["skipped"]
-    tally.failures += [
-        f"{case.get('classname')}::{case.get('name')}"
-        for suite in suites
-        for case in suite.iter("testcase")
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
+    for suite in suites:
+        for case in suite.iter("testcase"):
+            for fault in (*case.iter("failure"), *case.iter("error")):
+                tally.failures[f"{case.get('classname')}::{case.get('name')}"] = fault.get("message", "").splitlines()
     if rc not in (0, 1) or (rc == 1 and not bad):
         tally.note(f"pytest {folder} (exit {rc})", False)
 
@@ -118,12 +119,29 @@ def unit(tally: Tally) -> None:
 # A line of molecule's recap: "rdma    : actions=5  successful=5 …  failed=0", in colours.
 RECAP = re.compile(r"^(\w+)\s*:\s*actions=\d+\s.*\bfailed=(\d+)", re.MULTILINE)
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# What tells the reason in molecule's output: a task of Ansible's, or a test and its assertion.
+MOLECULE_FAILURE = re.compile(r"fatal: |FAILED |E  |ERROR|CRITICAL")
 
 
 def molecule(tally: Tally) -> None:
     """All scenarios on one rack, which the default scenario makes and removes."""
-    # Named, because molecule looks for it at the root of a git checkout only.
+    # molecule stops at the first scenario that fails; those it did not come to are run then.
+    scenarios = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+    left = set(scenarios)
+    while left:
+        ran = one_molecule(tally, sorted(set(scenarios) - left - {"default"}))
+        if not ran & left:
+            break
+        left -= ran
+    for scenario in sorted(left):
+        tally.note(f"molecule {scenario} (did not run)", False)
+
+
+def one_molecule(tally: Tally, excluded: list[str]) -> set[str]:
+    """One run of molecule over all scenarios but *excluded*; those it came to, each noted in *tally*."""
+    # The configuration is named, because molecule looks for it at the root of a git checkout only.
     command = ["molecule", "--base-config", str(ROOT / ".config/molecule/config.yml"), "test", "--all"]
+    command += [f"--exclude={scenario}" for scenario in excluded]
     print(f"$ {' '.join(command)}", flush=True)
     runner = subprocess.Popen(
         command,
@@ -143,15 +161,15 @@ def molecule(tally: Tally) -> None:
     finally:
         interruption.finish(runner)
         take_down("molecule")
-    recap = "".join(lines).rpartition("SCENARIO RECAP")[2]
-    for scenario, failed in RECAP.findall(recap):
-        tally.note(f"molecule {scenario}", failed == "0")
-    if rc and not tally.failed:
-        tally.note(f"molecule test --all (exit {rc})", False)
-    ran = {scenario for scenario, _ in RECAP.findall(recap)}
-    for path in sorted(ROOT.glob("molecule/*/molecule.yml")):
-        if path.parent.name not in ran:
-            tally.note(f"molecule {path.parent.name} (did not run)", False)
+    told = [line.lstrip(" │").rstrip() for line in lines]
+    told = [line for line in told if MOLECULE_FAILURE.match(line)]
+    recap = RECAP.findall("".join(lines).rpartition("SCENARIO RECAP")[2])
+    failed = [scenario for scenario, count in recap if count != "0"]
+    for scenario in dict(recap):
+        tally.note(f"molecule {scenario}", scenario not in failed, told)
+    if rc and not failed:
+        tally.note(f"molecule test --all (exit {rc})", False, told)
+    return set(dict(recap))
 
 
 def site(tally: Tally) -> None:
@@ -190,8 +208,10 @@ def main(names: list[str]) -> int:
     print("\n=== summary ===")
     for name, (tally, seconds) in tallies.items():
         print(f"{name:10} {tally.passed:6} passed {tally.failed:4} failed {tally.skipped:4} skipped {seconds:7.0f} s")
-        for failure in tally.failures:
+        for number, (failure, told) in enumerate(tally.failures.items()):
             print(f"{'':10} FAILED {failure}")
+            for line in told[:LINES_TOLD] if number < FAILURES_TOLD else ():
+                print(f"{'':10}        {line[:200]}")
     passed, failed, skipped = (
         sum(getattr(tally, key) for tally, _ in tallies.values()) for key in ("passed", "failed", "skipped")
     )
