@@ -60,6 +60,7 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "str", "required": True},
                 "complete": {"type": "bool", "default": True},
                 "outcomes": {"type": "list", "elements": "str", "default": []},
+                "remarks": {"type": "str", "default": ""},
             }
         )
         data = self.gather((task_vars or {}).get("hostvars", {}), args)
@@ -87,6 +88,7 @@ class ActionModule(ActionBase):
     def gather(hostvars: t.Any, args: dict[str, t.Any]) -> dict[str, t.Any]:
         """Collect what the run left in the hosts' variables."""
         facts, results, plan = {}, {}, {}
+        remarks: list[dict[str, t.Any]] = []
         for host in args["hosts"]:
             variables = hostvars[host]
             found = (variables.get("ansible_facts") or {}).get("gpu_fabric")
@@ -94,6 +96,7 @@ class ActionModule(ActionBase):
                 facts[host] = found
             plan = plan or variables.get("gpu_fabric_plan") or {}
             results[host] = variables.get("gpu_fabric_benchmark_results") or []
+            remarks += (variables.get(args["remarks"]) or {}).get("remarks") or []
         findings = next(
             (
                 hostvars[host]["gpu_fabric_findings"]
@@ -106,7 +109,7 @@ class ActionModule(ActionBase):
         return report.build(
             facts,
             plan,
-            findings,
+            [*findings, *remarks],
             results,
             unreachable=[host for host in args["hosts"] if host not in facts],
             failures=ended.failures,

@@ -48,6 +48,10 @@ options:
     type: list
     elements: str
     default: []
+  remarks:
+    description: Name of the registered result of M(railyard.gpu_fabric.fabric_verdict) that has remarks of each host.
+    type: str
+    default: ''
 """
 
 EXAMPLES = r"""

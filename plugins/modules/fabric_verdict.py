@@ -30,7 +30,14 @@ options:
     description: The findings, as M(railyard.gpu_fabric.fabric_plan) gives them.
     type: list
     elements: dict
-    required: true
+    default: []
+  applied:
+    description:
+      - Names of the results that the layers' tasks register. At the end of a run they say what it did to this host; the
+        facts and the plan of the host are those of the run. RV(remarks) are printed as warnings and stop nothing.
+    type: list
+    elements: str
+    default: []
   hosts:
     description:
       - The hosts that go on with this run. Each then answers for its own findings only, and the first of them also for
@@ -83,4 +90,12 @@ warnings_count:
   returned: always
   type: int
   sample: 0
+remarks:
+  description:
+    - Findings about the run itself, where O(applied) is given, such as values that a layer without its tag in this run has
+      from an earlier one (RF-RUN-LEFT-BEHIND), and settings that a port has no place for (RF-RUN-UNSUPPORTED).
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 """

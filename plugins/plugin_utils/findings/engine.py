@@ -25,6 +25,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catal
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import (
     HostView,
     RackView,
+    RunView,
     get,
     mapping,
     natural,
@@ -32,6 +33,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model
 
 HostRule = t.Callable[[HostView], t.Iterator[Finding]]
 RackRule = t.Callable[[RackView], t.Iterator[Finding]]
+RunRule = t.Callable[[RunView], t.Iterator[Finding]]
 
 INTERNAL = define(
     "engine",
@@ -57,6 +59,7 @@ class _Rule(t.NamedTuple):
 
 _HOST_RULES: list[_Rule] = []
 _RACK_RULES: list[_Rule] = []
+_RUN_RULES: list[_Rule] = []
 
 
 def host_rule(*entries: Entry) -> t.Callable[[HostRule], HostRule]:
@@ -79,6 +82,16 @@ def rack_rule(*entries: Entry) -> t.Callable[[RackRule], RackRule]:
     return register
 
 
+def run_rule(*entries: Entry) -> t.Callable[[RunRule], RunRule]:
+    """Register a rule that looks at what a run did to one host; ``evaluate`` knows of no run and does not ask it."""
+
+    def register(function: RunRule) -> RunRule:
+        _RUN_RULES.append(_rule(function, entries))
+        return function
+
+    return register
+
+
 def _rule(function: t.Callable[[t.Any], t.Iterator[Finding]], entries: tuple[Entry, ...]) -> _Rule:
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
     return _Rule(name, function, frozenset(entry.id for entry in entries))
@@ -93,6 +106,17 @@ def load_rules() -> tuple[tuple[_Rule, ...], tuple[_Rule, ...]]:
         if name.startswith("rules_"):
             importlib.import_module(f"{package}.{name}")
     return tuple(_HOST_RULES), tuple(_RACK_RULES)
+
+
+def run_rules() -> tuple[_Rule, ...]:
+    load_rules()
+    return tuple(_RUN_RULES)
+
+
+def remarks(view: RunView) -> list[dict[str, t.Any]]:
+    """What is to be said of a host at the end of a run that applied layers to it, worst first."""
+    found = [finding for rule in run_rules() for finding in _run(rule, view)]
+    return [finding.as_dict() for finding in sorted(found, key=_order)]
 
 
 def _run(rule: _Rule, view: HostView | RackView) -> list[Finding]:

@@ -220,6 +220,22 @@ class HostView:
         return None
 
 
+class RunView(HostView):
+    """One host at the end of a run: its facts before or after, and the results that the layers' tasks registered."""
+
+    def __init__(self, name: str, facts: t.Any, plan: t.Any, results: t.Mapping[str, t.Any]) -> None:
+        super().__init__(name, facts, plan)
+        # a skipped or failed task did not bring the host to where the plan wants it
+        self.results = {
+            key: mapping(result)
+            for key, result in results.items()
+            if mapping(result) and not mapping(result).get("skipped") and not mapping(result).get("failed")
+        }
+
+    def applied(self, *names: str) -> bool:
+        return any(name in self.results for name in names)
+
+
 class RackView:
     """All hosts, in natural order of their names, and what was recorded for the rack as a whole."""
 

@@ -16,6 +16,8 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import nccl_conf
+
 ROOT = pathlib.Path(__file__).parents[3]
 PLAYBOOK = pathlib.Path(sys.executable).with_name("ansible-playbook")
 pytestmark = pytest.mark.skipif(not PLAYBOOK.exists(), reason="needs ansible-playbook beside the interpreter")
@@ -210,3 +212,61 @@ def test_a_rack_without_hosts_is_refused(tmp_path: pathlib.Path, name: str, grou
     text = " ".join(done.stdout.split())
     assert done.returncode == 2
     assert all(words in text for words in said), text
+
+
+REMARKS = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.set_fact:
+        gpu_fabric: {files: {/etc/nccl.conf: "{{ written }}"}}
+        cacheable: true
+    - ansible.builtin.set_fact:
+        gpu_fabric_plan: {hosts: {gpu-1: {nccl_env: {NCCL_IB_TC: "138"}, nccl_reasons: {}}}}
+    - ansible.builtin.command: "true"
+      register: rdma_nics
+    - ansible.builtin.command: "true"
+      register: nccl_configured
+      when: with_nccl | bool
+    - ansible.builtin.import_role:
+        name: railyard.gpu_fabric.preflight
+        tasks_from: remarks
+        rolespec_validate: false
+    - ansible.builtin.assert:
+        that: preflight_remarks.remarks | map(attribute='id') == expected
+        fail_msg: "{{ preflight_remarks | to_json }}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("with_nccl", "state", "expected"),
+    [(False, "present", ["RF-RUN-LEFT-BEHIND"]), (True, "present", []), (False, "absent", [])],
+)
+def test_the_end_of_a_run_tells_what_other_layers_kept(
+    tmp_path: pathlib.Path, with_nccl: bool, state: str, expected: list[str]
+) -> None:
+    written = f"{nccl_conf.HEADER}NCCL_IB_TC=106\n"
+    given = {"with_nccl": with_nccl, "gpu_fabric_state": state, "expected": expected, "written": written}
+    assert play(tmp_path, REMARKS, {"gpu-1": given}) == {"gpu-1": None}
+
+
+def test_the_names_of_the_results_are_those_that_the_layers_register() -> None:
+    """site.yml asks for them under the tags of these layers, and a name that no task registers would say nothing."""
+    (task,) = yaml.safe_load((ROOT / "roles/preflight/tasks/remarks.yml").read_text())
+    names = task["railyard.gpu_fabric.fabric_verdict"]["applied"]
+    found = {}
+    for path in ROOT.glob("roles/*/tasks/*.yml"):
+        for entry in yaml.safe_load(path.read_text()) or ():
+            if entry.get("register") in names:
+                found[entry["register"]] = path.parents[1].name
+    assert found == {
+        "nccl_configured": "nccl",
+        "rdma_links": "rdma",
+        "rdma_nics": "rdma",
+        "security_groups_table": "security_groups",
+    }
+    site = yaml.safe_load((ROOT / "playbooks/site.yml").read_text())
+    block = next(play for play in site if play["name"].startswith("Prove"))["tasks"][0]["block"]
+    first = block[0]
+    assert first["ansible.builtin.import_role"]["tasks_from"] == "remarks"
+    assert sorted(first["tags"]) == ["nccl", "rdma", "security"]

@@ -51,9 +51,9 @@ def test_the_nearest_healthy_facts_do_not_give_it(sample):
 
 
 def test_every_finding_has_a_sample():
-    """The planner's notes have tests of their own; the lab's faults stand in test_lab_faults.py."""
+    """The planner's notes have tests of their own; lab faults and remarks of a run stand in files of their own."""
     load_rules()
-    elsewhere = (HERE / "test_lab_faults.py").read_text(encoding="utf-8")
+    elsewhere = "".join((HERE / name).read_text(encoding="utf-8") for name in ("test_lab_faults.py", "test_run.py"))
     sampled = {sample["id"] for sample in SAMPLES}
     missing = {id_ for id_ in CATALOGUE if id_ not in sampled and id_ not in elsewhere and "-PLAN-" not in id_}
     assert missing - {"RF-INTERNAL"} == set()
