@@ -246,23 +246,16 @@ links:
   type: dict
 """
 
-import os
 import shlex
 import typing as t
-from dataclasses import replace
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, Step
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Failure,
-    StateFile,
-    read_text,
-)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile, read_text
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import managers
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.boot import Boot
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.delta import delta, in_order, missing
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.files import wanted_files
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.host import Links, as_plan
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import (
     HASH_POLICIES,
@@ -275,14 +268,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
     wanted_links,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.system import (
-    claimed,
-    name_servers,
-    overridden,
-    read_system,
-    shadowed,
-    systemd_version,
-)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 ARGUMENT_SPEC: dict[str, t.Any] = {
@@ -356,156 +341,100 @@ SETTLE_S = 30
 
 
 def run(module: AnsibleModule) -> dict[str, t.Any]:
+    confirming = module.params["confirm"]
     cli = Cli()
     wanted = wanted_links(module.params["links"]) if module.params["state"] == "present" else []
     links = Links(wanted, cli, StateFile("links.json"))
     links.refuse(module.params["protected"])
     pending = Pending(cli)
-    if module.params["confirm"]:
+    if confirming:
         confirm(links, pending)
     else:
         pending.refuse_waiting()
-    # A host without links needs no manager, and none may be installed yet.
-    manager, system = None, None
-    if wanted or links.record:
-        system = read_system(cli)
-        wanted = list(links.wanted.values())
-        manager = managers.choose(system, module.params["manager"], wanted)
-        managers.check_partitions(manager, wanted, systemd_version(cli, wanted))
+    boot = Boot(links, cli, module.params["manager"], module.check_mode)
+    managed = [] if confirming else links.managed(boot.written, boot.manager)
+    if managed:
+        refuse_without_way_back(managed, module.params["rollback_s"])
+        if not module.check_mode:
+            return begin(links, managed[0], boot, pending, module.params["rollback_s"])
 
-    changes = ChangeSet()
     deltas = links.deltas()
+    changes = ChangeSet()
     for item in deltas:
         changes.compare(f"interface {item.netdev}", item.before, item.after)
-    files, steps = None, []
-    reload: list[list[str]] = []
-    if manager and system:
-        claimed(wanted, manager, system)
-        shadowed(wanted, manager)
-        managers.bonds_undone(manager, wanted, os.path.exists)
-        managers.made_by_another_connection(manager, wanted)
-        wanted = [
-            replace(link, name_servers=name_servers(cli, manager, link.netdev)) if link.management else link
-            for link in wanted
-        ]
-        needed = wanted_files(managers.files(manager, wanted), manager.mode)
-        files = FileSet(needed, cli, StateFile("files.json"), module.check_mode)
-        steps = files.plan()
-        reload = managers.reloads(manager, system) if steps else []
-        for change in files.changes:
-            changes.compare(*change)
-    written = [step.path for step in steps]
-    managed = [] if module.params["confirm"] else links.managed(written, manager)
-    if managed and module.params["rollback_s"] <= 0:
-        names = ", ".join(link.netdev for link in managed)
-        raise LinkError(
-            f"No link was changed: the host is managed through {names}, and a mistake would cut it off;"
-            " give rollback_s (rdma_rollback_s), so that the host takes the change back unless it is confirmed"
-        )
-    if managed and not module.check_mode:
-        return begin(links, managed, manager, system, pending, module.params["rollback_s"])
-    commands = in_order(deltas)
-    validate = [list(manager.validate)] if manager and manager.validate and written else []
-    unit = manager.unit if manager and wanted else None
-    enabled = StateFile("links-unit.json")
-    ours = enabled.load().get("enabled")
-    enable = unit if unit and not is_enabled(cli, unit) else None
-    # What an earlier run enabled goes with the last link that needed it; a daemon that runs is left to the next boot.
-    disable = ours if ours and ours != unit and is_enabled(cli, ours) else None
-    for name, before, after in ((enable, "disabled", "enabled"), (disable, "enabled", "disabled")):
-        if name:
-            changes.compare(f"unit {name}", before, after)
-
-    extended = False
+    boot.compare(changes)
+    # The files of a management link may cut the host off as well: its way back stays open for one more confirmation.
+    confirmed = confirming and (module.check_mode or not boot.written)
     if not module.check_mode:
-        # The record first: a run that is cut off later still knows what it set.
-        record = links.new_record()
-        links.saved.save({**links.record, **record})
-        extended = module.params["confirm"] and bool(written)
-        if files:
-            write(files, steps, validate, links, lambda: overridden(wanted, manager) if manager else None)
-        if enable:
-            enabled.save({"enabled": enable})
-            cli.run(["systemctl", "enable", enable])
-        if manager and manager.activate and reload:
-            # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after
-            # it: without a cable, for one, it refuses.
-            for command in [*reload, *managers.activations(manager, wanted, written)]:
-                cli.run(command, check=False)
-            links.settle(SETTLE_S, undone=True)
-            left = in_order(links.deltas())
-        else:
-            left = [*commands, *reload]
-        for command in left:
-            cli.run(command)
-        if reload:
-            links.settle(SETTLE_S)
-        present = links.read_back() if changes else links.present
-        links.give_back_kernel_conf()
-        if disable:
-            cli.run(["systemctl", "disable", disable])
-        if ours and ours != unit and not enable:
-            enabled.save({})
-        links.saved.save(record)
-        if module.params["confirm"] and not extended:
+        apply(links, boot, in_order(deltas), read_back=len(changes) > 0)
+        if confirmed:
             pending.disarm()
-    else:
-        present = links.present
     # In check mode a bond may not be there yet.
-    state = {name: present[name].describe() if name in present else {} for name in links.wanted}
+    state = {name: links.present[name].describe() if name in links.present else {} for name in links.wanted}
     if module.check_mode:
         for item in deltas:
             state.get(item.netdev, {}).update(item.after)
     return {
         # A confirmation keeps what would else be gone.
-        "changed": len(changes) > 0 or module.params["confirm"],
-        "confirmed": module.params["confirm"] and not extended,
+        "changed": len(changes) > 0 or confirming,
+        "confirmed": confirmed,
         "diff": changes.diff(),
-        "manager": manager.name if manager else None,
+        "manager": boot.manager.name if boot.manager else None,
         "changed_links": [item.netdev for item in deltas if item.before != item.after],
-        "commands": [shlex.join(command) for command in [*validate, *commands, *reload]],
+        "commands": [shlex.join(command) for command in [*boot.validate, *in_order(deltas), *boot.reload]],
         "links": state,
     }
 
 
-def write(
-    files: FileSet, steps: list[Step], validate: list[list[str]], links: Links, look: t.Callable[[], None]
-) -> None:
-    """Write the files. Where the manager does not take them, it would take none of its others at the next boot."""
-    try:
-        files.apply(steps)
-        for command in validate:
-            links.cli.run(command)
-        look()
-    except Failure as exc:
-        undone = files.undo()
-        links.saved.save(links.record)
-        for command in validate:
+def refuse_without_way_back(managed: list[Link], rollback_s: int) -> None:
+    names = [link.netdev for link in managed]
+    if rollback_s <= 0:
+        raise LinkError(
+            f"No link was changed: the host is managed through {', '.join(names)}, and a mistake would cut it off;"
+            " give rollback_s (rdma_rollback_s), so that the host takes the change back unless it is confirmed"
+        )
+    if len(names) > 1:
+        raise LinkError(f"No link was changed: {' and '.join(names)} both manage the host")
+
+
+def apply(links: Links, boot: Boot, commands: list[list[str]], read_back: bool) -> None:
+    """Write what holds at boot, then set the running links."""
+    # The record first: a run that is cut off later still knows what it set.
+    record = links.new_record()
+    links.saved.save({**links.record, **record})
+    boot.write()
+    boot.unit.take()
+    if boot.activations:
+        # It would fight over links that are set up beside it. So it goes first, and what it leaves is done after it:
+        # without a cable, for one, it refuses.
+        for command in boot.activations:
             links.cli.run(command, check=False)
-        raise LinkError(f"No link was changed: {str(exc).rstrip('.')}. {undone}", **exc.details) from exc
+        links.settle(SETTLE_S, undone=True)
+        commands = in_order(links.deltas())
+    else:
+        commands = [*commands, *boot.reload]
+    for command in commands:
+        links.cli.run(command)
+    if boot.reload:
+        links.settle(SETTLE_S)
+    if read_back:
+        links.read_back()
+    links.give_back_kernel_conf()
+    boot.unit.let_go()
+    links.saved.save(record)
 
 
-def begin(
-    links: Links,
-    managed: list[Link],
-    manager: managers.Manager | None,
-    system: managers.System | None,
-    pending: Pending,
-    rollback_s: int,
-) -> dict[str, t.Any]:
+def begin(links: Links, link: Link, boot: Boot, pending: Pending, rollback_s: int) -> dict[str, t.Any]:
     """Have the host change its management interface after this module's answer, and take it back unless confirmed."""
-    if len(managed) > 1:
-        raise LinkError(f"No link was changed: {' and '.join(link.netdev for link in managed)} both manage the host")
-    link = managed[0]
     item = delta(link, links.found(link.netdev), links.ours(link.netdev))
     changes = ChangeSet()
     changes.compare(f"interface {link.netdev}", item.before, item.after)
     restore = restore_commands(link.netdev, links.answers, link)
     # Of a manager that kept the interface before, too: its file goes with the confirmation, and comes back.
     kept = {other.name: read_text(other.renderer.path(link)) for other in managers.MANAGERS.values()}
-    concerned = [other for other in managers.MANAGERS.values() if other is manager or kept[other.name] is not None]
+    concerned = [other for other in managers.MANAGERS.values() if other is boot.manager or kept[other.name] is not None]
     validate = [list(other.validate) for other in concerned if other.validate]
-    reload = [argv for other in concerned if system for argv in managers.reloads(other, system)]
+    reload = [argv for other in concerned if boot.system for argv in managers.reloads(other, boot.system)]
     pending.arm(
         {"netdev": link.netdev, **as_plan(link)},
         links.before(link),
@@ -517,7 +446,7 @@ def begin(
     return {
         "changed": True,
         "diff": changes.diff(),
-        "manager": manager.name if manager else None,
+        "manager": boot.manager.name if boot.manager else None,
         "changed_links": [link.netdev],
         "commands": [shlex.join(command) for command in item.commands],
         "links": {link.netdev: links.present[link.netdev].describe()},
@@ -540,10 +469,6 @@ def confirm(links: Links, pending: Pending) -> None:
         raise LinkError(f"{link.netdev}: the host did not make the whole change: {'; '.join(lacks)}")
     pending.extend(waiting["rollback_s"])
     links.changed_before[link.netdev] = waiting["before"]
-
-
-def is_enabled(cli: Cli, unit: str) -> bool:
-    return cli.run(["systemctl", "is-enabled", unit], check=False).stdout.strip() in ("enabled", "static", "alias")
 
 
 def main() -> t.NoReturn:

@@ -16,14 +16,15 @@ import pytest
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import CommandFailed, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
-    host as links_host,
-)
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    boot,
     managers,
     networkd,
     networkmanager,
     rollback,
     system,
+)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
+    host as links_host,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model import LinkError
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.present import QUERIES
@@ -91,9 +92,10 @@ class Host:
 def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     played = Host()
     monkeypatch.setattr(fabric_links, "Cli", lambda: played)
-    monkeypatch.setattr(fabric_links, "StateFile", lambda name: StateFile(name, str(tmp_path / "state")))
+    for file in (fabric_links, boot):
+        monkeypatch.setattr(file, "StateFile", lambda name: StateFile(name, str(tmp_path / "state")))
     monkeypatch.setattr(fabric_links, "SETTLE_S", 0)
-    monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: True)
+    monkeypatch.setattr(boot, "is_enabled", lambda *_: True)
     monkeypatch.setattr(rollback, "RECORD", str(tmp_path / "pending.json"))
     monkeypatch.setattr(rollback, "DONE", str(tmp_path / "done"))
     monkeypatch.setattr(system, "SYS", str(tmp_path / "sys"))
@@ -108,7 +110,7 @@ def manages(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
     commands = frozenset(["netplan"] if unit == "netplan" else ["networkctl", "nmcli"])
     units = frozenset(["systemd-networkd.service" if unit == "netplan" else unit])
     found = managers.System(units, commands, None, running=units)
-    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: found)
+    monkeypatch.setattr(boot, "read_system", lambda _cli: found)
 
 
 def call(*links: dict[str, t.Any], check_mode: bool = False, **params: t.Any) -> dict[str, t.Any]:
@@ -133,7 +135,7 @@ def test_unit_is_disabled_with_the_last_link_where_the_first_had_enabled_it(
     def told(verb: str) -> int:
         return host.ran.count(f"systemctl {verb} systemd-networkd.service")
 
-    monkeypatch.setattr(fabric_links, "is_enabled", lambda *_: told("enable") > told("disable"))
+    monkeypatch.setattr(boot, "is_enabled", lambda *_: told("enable") > told("disable"))
     call(RAIL)
     assert (told("enable"), call(RAIL)["changed"]) == (1, False)
     given_back = call(state="absent")
@@ -252,7 +254,7 @@ def test_management_interface_is_looked_for_wherever_ifupdown_reads(
 ) -> None:
     interfaces = f"source {tmp_path}/ifupdown/*\nsource-directory {tmp_path}/site.d\n"
     found = managers.System(frozenset(), frozenset(["ifup"]), interfaces)
-    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: found)
+    monkeypatch.setattr(boot, "read_system", lambda _cli: found)
     (tmp_path / "site.d").mkdir()
     (tmp_path / "site.d/rails").write_text("auto rail0\niface rail0 inet dhcp\n")
     with pytest.raises(LinkError, match=r"site\.d/rails has rail0 ask a DHCP server, and without an answer ifupdown"):
@@ -365,7 +367,7 @@ def test_way_back_leads_to_the_manager_that_kept_the_interface_before(
     file = tmp_path / "networkd/05-gpu-fabric-eno1.network"
     units = frozenset(["NetworkManager.service", "systemd-networkd.service"])
     both = managers.System(units, frozenset(["nmcli"]), None, running=units)
-    monkeypatch.setattr(fabric_links, "read_system", lambda _cli: both)
+    monkeypatch.setattr(boot, "read_system", lambda _cli: both)
     call(MANAGEMENT, manager="networkmanager", rollback_s=60)
     plan = json.loads((tmp_path / "pending.json").read_text())
     assert plan["files"] == {
@@ -415,7 +417,7 @@ def test_name_servers_that_are_in_force_are_read_where_the_manager_has_them(
 
 
 def test_management_interface_keeps_its_name_servers(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fabric_links, "name_servers", lambda *_: ("10.20.0.53",))
+    monkeypatch.setattr(boot, "name_servers", lambda *_: ("10.20.0.53",))
     call(MANAGEMENT, RAIL, rollback_s=60)
     host.links["eno1"]["addresses"] = ["10.20.0.6/24"]
     call(MANAGEMENT, RAIL, confirm=True)
