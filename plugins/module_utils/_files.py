@@ -33,11 +33,16 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import C
 PRESENT = "content"
 DIRECTORY = "directory"
 ABSENT = "absent"
+#: Removed as well, and remembered: a file of somebody else that is in the way.
+DISPLACED = "displaced"
 ORIGINAL = "original"
+#: A link that itself comes and goes; every other link is followed.
+LINK = "link"
+ORIGINAL_LINK = "original link"
 
 
 class Wanted(t.NamedTuple):
-    """One entry of the set, as the user gave it."""
+    """One entry of the set, as the user gave it. The content of a link is where it leads."""
 
     path: str
     kind: str = PRESENT
@@ -48,17 +53,23 @@ class Wanted(t.NamedTuple):
     validate: tuple[str, ...] = ()
 
 
-def ours(path: str, text: str | None) -> Wanted:
+def ours(path: str, text: str | None, mode: int = 0o644) -> Wanted:
     """A file of the system that only root writes and all read; without ``text``, what was there before it."""
     if text is None:
         return Wanted(path, ORIGINAL)
-    return Wanted(path, PRESENT, text, owner=str(os.geteuid()), group=str(os.getegid()), mode=0o644)
+    return Wanted(path, PRESENT, text, owner=str(os.geteuid()), group=str(os.getegid()), mode=mode)
+
+
+def our_link(path: str, target: str | None) -> Wanted:
+    """A link of the system; without ``target``, what was there before it."""
+    return Wanted(path, ORIGINAL_LINK) if target is None else Wanted(path, LINK, target)
 
 
 class Step(t.NamedTuple):
     """What is done to one path. ``content`` of ``None`` in a file's step: it is removed.
 
-    ``link`` is where a link leads that itself goes; every other link is followed, and stays.
+    Of a ``link`` that itself comes or goes, ``before`` and ``content`` are where it leads; every other link is
+    followed, and stays.
     """
 
     path: str
@@ -68,7 +79,8 @@ class Step(t.NamedTuple):
     attributes: Attributes | None
     directory: bool = False
     validate: tuple[str, ...] = ()
-    link: str | None = None
+    link: bool = False
+    displaced: bool = False
 
     @property
     def rewrites(self) -> bool:
@@ -187,10 +199,9 @@ class FileSet:
         self._folders.prune()
 
     def _step(self, item: Wanted) -> Step:
+        if item.kind in (LINK, ORIGINAL_LINK) or (item.kind == ABSENT and os.path.islink(item.path)):
+            return self._link_step(item)
         before_attributes = attributes_of(item.path)
-        if item.kind == ABSENT and os.path.islink(item.path):
-            link = os.readlink(item.path)
-            return Step(item.path, f"link to {link}", None, None, None, link=link)
         if item.kind == DIRECTORY:
             if before_attributes is not None and not os.path.isdir(item.path):
                 raise Failure(f"{item.path}: a directory is wanted, but a file of that name is there")
@@ -213,8 +224,28 @@ class FileSet:
             # Never written by this module: what is there is the original.
             return Step(item.path, before, before, before_attributes, before_attributes)
         if saved is None:
-            return Step(item.path, before, None, before_attributes, None)
+            return Step(item.path, before, None, before_attributes, None, displaced=item.kind == DISPLACED)
         return Step(item.path, before, saved["content"], before_attributes, Attributes(*saved["attributes"]))
+
+    def _link_step(self, item: Wanted) -> Step:
+        before = _target(item.path)
+        if before is None and os.path.lexists(item.path) and item.kind == LINK:
+            raise Failure(f"{item.path}: a link to {item.content} is wanted, but something else of that name is there")
+        after: str | None = item.content if item.kind == LINK else None
+        if item.kind == ORIGINAL_LINK:
+            saved = self._originals.get(item.path)
+            after = saved["link"] if saved else None if self._is_our_link(item.path, before) else before
+        return Step(item.path, before, after, None, None, link=True)
+
+    def _is_our_link(self, path: str, target: str | None) -> bool:
+        """Whether a link was made by this collection, should the record be lost: it leads to a file that it wrote.
+
+        Not so where somebody else had a file there before: then the link, too, was there already.
+        """
+        if target is None:
+            return False
+        file = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        return self._originals.get(file) is None and _is_ours(read_text(file) if os.path.isfile(file) else None)
 
     def _attributes(self, item: Wanted, before: Attributes | None, default_mode: int) -> Attributes:
         base = before or Attributes(os.geteuid(), os.getegid(), default_mode)
@@ -239,6 +270,10 @@ class FileSet:
                 step.path,
                 step.before_attributes and f"directory {step.before_attributes}",
                 step.attributes and f"directory {step.attributes}",
+            )
+        if step.link:
+            return self.changes.compare(
+                step.path, step.before and f"link to {step.before}", step.content and f"link to {step.content}"
             )
         content = self.changes.compare(step.path, step.before, step.content)
         if step.before_attributes is None or step.attributes is None:
@@ -272,7 +307,10 @@ class FileSet:
         """Keep what a path held before this module wrote it for the first time."""
         originals = dict(self._originals)
         for step in steps:
-            if step.directory or step.path in originals or step.content is None:
+            if step.directory or step.path in originals or (step.content is None and not step.displaced):
+                continue
+            if step.link:
+                originals[step.path] = {"link": None if self._is_our_link(step.path, step.before) else step.before}
                 continue
             originals[step.path] = (
                 None
@@ -283,7 +321,7 @@ class FileSet:
         self._originals = originals
 
     def _forget(self) -> None:
-        gone = {item.path for item in self._wanted if item.kind in (ABSENT, ORIGINAL)}
+        gone = {item.path for item in self._wanted if item.kind in (ABSENT, ORIGINAL, ORIGINAL_LINK)}
         kept = {path: saved for path, saved in self._originals.items() if path not in gone}
         if kept != self._originals:
             self._state.save(kept)
@@ -294,12 +332,33 @@ def _is_ours(text: str | None) -> bool:
     return text is not None and MARK in text
 
 
+def _target(path: str) -> str | None:
+    """Where a link leads; ``None`` where there is no link."""
+    return os.readlink(path) if os.path.islink(path) else None
+
+
+def _lead(path: str, target: str | None) -> None:
+    """Have ``path`` be a link to ``target``, or no link; at no moment is it neither the old one nor the new one."""
+    if target is None:
+        remove(path)
+        return
+    make_directories(os.path.dirname(path))
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path)) as beside:
+            os.symlink(target, os.path.join(beside, "link"))
+            os.replace(os.path.join(beside, "link"), path)
+    except OSError as exc:
+        raise Failure(f"Cannot make {path} a link to {target}: {exc.strerror}") from exc
+
+
 def _remove(step: Step) -> None:
-    remove(step.path if step.link is not None or step.directory else os.path.realpath(step.path))
+    remove(step.path if step.directory else os.path.realpath(step.path))
 
 
 def _apply(step: Step) -> None:
-    if step.attributes is None or (step.content is None and not step.directory):
+    if step.link:
+        _lead(step.path, step.content)
+    elif step.attributes is None or (step.content is None and not step.directory):
         _remove(step)
     elif step.directory:
         make_directories(step.path)
@@ -319,6 +378,10 @@ def _give(path: str, attributes: Attributes) -> None:
 
 
 def _read_back(step: Step) -> None:
+    if step.link:
+        if _target(step.path) != step.content:
+            raise Failure(f"{step.path} leads to {_target(step.path)} after it was made to lead to {step.content}")
+        return
     found = attributes_of(step.path)
     if found != step.attributes:
         raise Failure(f"{step.path} is {found or 'absent'} after it was set to {step.attributes or 'absent'}")
@@ -327,9 +390,8 @@ def _read_back(step: Step) -> None:
 
 
 def _undo(step: Step) -> None:
-    if step.link is not None:
-        if not os.path.lexists(step.path):
-            os.symlink(step.link, step.path)
+    if step.link:
+        _lead(step.path, step.before)
     elif step.before_attributes is None:
         _remove(step)
     elif step.directory:
@@ -343,4 +405,4 @@ def _mode_first(attributes: Attributes) -> tuple[int, int, int]:
     return attributes.mode, attributes.uid, attributes.gid
 
 
-__all__ = ("FileSet", "Step", "Wanted", "ours", "parse_mode", "wanted_from")
+__all__ = ("FileSet", "Step", "Wanted", "our_link", "ours", "parse_mode", "wanted_from")

@@ -21,6 +21,7 @@ description:
     O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
   - A setting that is no longer asked for gets back the value that it had before this module changed it first. In
     C(dscp_to_priority), C(ecn), C(accelerations), C(rings) and C(acs_control) each key is a setting of its own.
+  - What somebody else had under the name of one of its files is kept, and given back when the file goes.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -109,14 +110,13 @@ unsupported:
   sample: {ens1f0np0: [traffic_class, rdma_cm_tos]}
 """
 
-import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, Folders, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import difference, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import shown
@@ -251,7 +251,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     # The host is one more entry beside the ports: read, compared, written and remembered in the same way.
     entries = [*ports, *([{"netdev": program.HOST, **nowhere, "settings": host}] if host else [])]
     state = StateFile("nics.json")
-    folders = Folders(os.path.dirname(state.path))
+    originals = StateFile("files.json")
     record = load(state)
     leaving = released(record, entries)
     back = [todo for entry in leaving if is_there(entry) for todo in program.plan(entry, cli).backwards()]
@@ -266,7 +266,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
             line = difference.setting(*key, step.before, step.after)
             # of a map, some keys may be set and others given back
             settings[key] = f"{settings[key]}\n{line}" if key in settings else line
-    installation = Installation(ports, host)
+    installation = Installation(ports, host, cli, originals)
     files = ChangeSet()
     reinstall = installation.compare(files)
 
@@ -275,7 +275,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         record = noted(record, entries, forward)
         state.save(record)
         if reinstall:
-            installation.apply(cli, folders)
+            installation.apply()
         try:
             for todo in back:
                 program.apply(todo)
@@ -283,12 +283,14 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
                 program.bring_about(entry, todo, cli)
         except program.LinkLost as exc:
             # What cost the link must not cost it again at the next boot.
-            kept = Installation(without(ports, exc.details["netdev"], exc.details["settings"]), host)
+            kept = Installation(without(ports, exc.details["netdev"], exc.details["settings"]), host, cli, originals)
             if kept.compare(ChangeSet()):
-                kept.apply(cli, folders)
+                kept.apply()
             raise
     if not module.check_mode:
         state.save(settled(record, entries))
+        if not reinstall:
+            installation.settle()
     for entry in leaving:
         if not is_there(entry):
             module.warn(farewell(entry))

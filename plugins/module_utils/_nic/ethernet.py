@@ -50,14 +50,17 @@ class EthtoolKnob(Knob):
             raise Failure(f"{self.netdev}: {result.command} exited with {result.rc}: {said}")
 
 
-class LinkMode(EthtoolKnob):
+class LinkMode(EthtoolKnob, KeyedKnob):
     """Speed and negotiation: ``speed_gbps`` (None: any that the port supports) and ``autoneg``.
 
     With negotiation, only the modes of that speed are offered to the other end; without, the port is forced to it.
     ``modes`` stands for a selection that a speed does not say, so that a first value can be given back.
+
+    One hangs on the other, so the first value of each is all that the port had, and both are written in one.
     """
 
     name = "link"
+    joint = True
     may_cut = True
 
     def _settings(self) -> dict[str, t.Any]:
@@ -80,6 +83,20 @@ class LinkMode(EthtoolKnob):
             if {mode for mode in supported if ethtool.speed_of(mode) in speeds} != set(offered) or len(speeds) != 1:
                 found["modes"] = sorted(offered)
         return found
+
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        return {key: present for key, value in wanted.items() if not isinstance(value, dict)}
+
+    def meant(self, wanted: t.Any) -> t.Any:
+        whole = {key: value for key, value in wanted.items() if isinstance(value, dict)}
+        plain = {key: value for key, value in wanted.items() if key not in whole}
+        value: dict[str, t.Any] = {}
+        for first in whole.values():
+            value.update(first)
+        value.update({key: first[key] for key, first in whole.items()})
+        if "speed_gbps" in plain or ("speed_gbps" in whole and "modes" not in whole["speed_gbps"]):
+            value.pop("modes", None)
+        return {**value, **plain}
 
     def write(self, value: dict[str, t.Any]) -> None:
         words = []

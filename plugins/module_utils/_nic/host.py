@@ -16,6 +16,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Fai
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import (
     INFINIBAND,
     NET,
+    KeyedKnob,
     Knob,
     Port,
     write_file,
@@ -67,7 +68,7 @@ class Hugepages(Knob):
         write_file(HUGEPAGES, value)
 
 
-class IrqAffinity(Knob):
+class IrqAffinity(KeyedKnob):
     """The CPUs that may serve a port's interrupts, as a list such as ``0-55,112-167``.
 
     First values are lists by interrupt, of those that were moved: together they say too little to be given back.

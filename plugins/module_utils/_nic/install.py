@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, Failure
 
 PACKAGE = "ansible_collections.railyard.gpu_fabric.plugins.module_utils."
 PROGRAM = f"{PACKAGE}_nic.program"
@@ -22,11 +22,12 @@ COMMAND = "/usr/local/sbin/gpu-fabric-nic"
 UNIT = "gpu-fabric-nic@.service"
 HOST_UNIT = "gpu-fabric-host.service"
 RULES = "/etc/udev/rules.d/95-gpu-fabric-nic.rules"
+#: First line of everything that lies on the host: what has it is no file of somebody else.
+HEADER = f"# {MARK}; changes are overwritten.\n"
 
 COMMAND_TEXT = f"""\
 #!/usr/bin/env python3
-# Managed by railyard.gpu_fabric; changes are overwritten.
-import sys
+{HEADER}import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "{LIBRARY}")
@@ -38,8 +39,7 @@ sys.exit(main())
 
 # It does not remain active: a port that appears again starts it again.
 UNIT_TEXT = f"""\
-# Managed by railyard.gpu_fabric; changes are overwritten.
-[Unit]
+{HEADER}[Unit]
 Description=Run-time settings of the fabric port %i
 After=sys-subsystem-net-devices-%i.device openibd.service rdma-hw.target network-pre.target
 Before=slurmd.service kubelet.service
@@ -55,8 +55,7 @@ WantedBy=multi-user.target
 
 
 HOST_UNIT_TEXT = f"""\
-# Managed by railyard.gpu_fabric; changes are overwritten.
-[Unit]
+{HEADER}[Unit]
 Description=Run-time settings of a fabric host
 After=systemd-udev-settle.service nvidia-persistenced.service tuned.service
 Before=slurmd.service kubelet.service
@@ -86,7 +85,7 @@ def rules(ports: t.Iterable[t.Mapping[str, t.Any]]) -> str:
         for port in ports
         if port["pci"]
     ]
-    return "".join(["# Managed by railyard.gpu_fabric; changes are overwritten.\n", *lines])
+    return "".join([HEADER, *lines])
 
 
 def source_of(name: str) -> str:
@@ -125,7 +124,7 @@ def library() -> dict[str, str]:
         path = f"{LIBRARY}/{name.replace('.', '/')}.py"
         if path in files or not is_module(name) or is_package(name):
             continue
-        files[path] = source_of(name)
+        files[path] = HEADER + source_of(name)
         todo += imports_of(files[path])
     return dict(sorted(files.items()))
 
@@ -144,6 +143,7 @@ def digest(files: dict[str, str]) -> str:
 __all__ = (
     "COMMAND",
     "COMMAND_TEXT",
+    "HEADER",
     "HOST_UNIT",
     "HOST_UNIT_TEXT",
     "LIBRARY",

@@ -13,13 +13,8 @@ import os
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
-    Folders,
-    read_text,
-    remove,
-    remove_empty,
-    write_atomic,
-)
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, our_link, ours
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, StateFile, read_text, remove_empty
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, irqbalance, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -28,99 +23,96 @@ WANTS = f"{UNITS}/multi-user.target.wants"
 
 
 class Installation:
-    """The program, its configuration and its units on the host."""
+    """The program, its configuration and its units on the host.
 
-    def __init__(self, ports: list[dict[str, t.Any]], host: dict[str, t.Any]) -> None:
+    What somebody else had under one of these names is kept when it is first written, and comes back with the last port.
+    """
+
+    def __init__(self, ports: list[dict[str, t.Any]], host: dict[str, t.Any], cli: Cli, originals: StateFile) -> None:
         needed = bool(ports or host)
-        self.files = install.library() if needed else {}
-        if needed:
-            self.files[install.COMMAND] = install.COMMAND_TEXT
-        config = {"ports": ports, **({"host": host} if host else {})}
-        self.texts: dict[str, str | None] = {
+        self._cli = cli
+        self._recorded = originals.load()
+        wanted = {**install.library(), install.COMMAND: install.COMMAND_TEXT} if needed else {}
+        # JSON knows no comments.
+        config = {"comment": f"{MARK}; changes are overwritten.", "ports": ports, **({"host": host} if host else {})}
+        pinned = {port["pci"] for port in ports if port["pci"] and port["settings"].get("irq_affinity")}
+        self._balance = irqbalance.files(pinned)
+        texts: dict[str, str | None] = {
             program.CONFIG: json.dumps(config, indent=2, sort_keys=True) + "\n" if needed else None,
             f"{UNITS}/{install.UNIT}": install.UNIT_TEXT if ports else None,
             f"{UNITS}/{install.HOST_UNIT}": install.HOST_UNIT_TEXT if host else None,
             install.RULES: install.rules(ports) if ports else None,
+            **self._balance,
         }
-        pinned = {port["pci"] for port in ports if port["pci"] and port["settings"].get("irq_affinity")}
-        self.balance = irqbalance.files(pinned)
-        self.texts.update(self.balance)
-        # what names a file of its own beside the program
-        self.units = {install.instance(port["netdev"]): install.UNIT for port in ports}
+        self._program = sorted({*wanted, *self._lying_there()} - set(texts))
+        units = {install.instance(port["netdev"]): install.UNIT for port in ports}
         if host:
-            self.units[install.HOST_UNIT] = install.HOST_UNIT
-        self.links = {f"{WANTS}/{name}" for name in self.units}
+            units[install.HOST_UNIT] = install.HOST_UNIT
+        self._links = {f"{WANTS}/{name}": f"{UNITS}/{unit}" for name, unit in units.items()}
+        self._links_before = self._enabled()
+        names = sorted({*self._links, *self._links_before})
+        executable = (install.COMMAND, irqbalance.POLICY)
+        self._files = FileSet(
+            [
+                *(ours(path, wanted.get(path), 0o755 if path in executable else 0o644) for path in self._program),
+                *(ours(path, text, 0o755 if path in executable else 0o644) for path, text in texts.items()),
+                *(our_link(path, self._links.get(path)) for path in names),
+            ],
+            cli,
+            originals,
+            check_mode=False,
+        )
+        self._steps = self._files.plan()
 
-    def present_files(self) -> dict[str, str]:
-        """The program's files that are there, stale ones too."""
-        found = {}
-        for folder, _, names in os.walk(install.LIBRARY):
-            paths = (os.path.join(folder, name) for name in names)
-            found.update({path: read_text(path) or "" for path in paths if path not in self.texts})
-        command = read_text(install.COMMAND)
-        return found if command is None else {**found, install.COMMAND: command}
+    def _lying_there(self) -> list[str]:
+        """The program's files that are there or were, stale ones too."""
+        found = [os.path.join(folder, name) for folder, _, names in os.walk(install.LIBRARY) for name in names]
+        return [*found, install.COMMAND, *(path for path in self._recorded if path.startswith(f"{install.LIBRARY}/"))]
 
-    def present_links(self) -> set[str]:
+    def _enabled(self) -> set[str]:
+        """The links that have systemd start a unit of these names, and what is recorded of such."""
         prefix, suffix = install.UNIT.split("@")
-        names = os.listdir(WANTS) if os.path.isdir(WANTS) else []
+        paths = {f"{WANTS}/{name}" for name in (os.listdir(WANTS) if os.path.isdir(WANTS) else [])}
         return {
-            f"{WANTS}/{name}"
-            for name in names
-            if (name.startswith(f"{prefix}@") and name.endswith(suffix)) or name == install.HOST_UNIT
+            path
+            for path in paths | set(self._recorded)
+            if os.path.dirname(path) == WANTS
+            if (os.path.basename(path).startswith(f"{prefix}@") and path.endswith(suffix))
+            or os.path.basename(path) == install.HOST_UNIT
         }
 
     def compare(self, changes: ChangeSet) -> bool:
-        self.old = self.present_files()
-        self.old_links = self.present_links()
+        """Note what differs: the program as a whole, its other files each, the units that are enabled."""
         count = len(changes)
-        changes.compare(
-            install.COMMAND,
-            install.digest(self.old) if self.old else None,
-            install.digest(self.files) if self.files else None,
-        )
-        for path, text in self.texts.items():
-            changes.compare(path, read_text(path), text)
-        changes.compare(
-            "enabled units", sorted(map(os.path.basename, self.old_links)), sorted(map(os.path.basename, self.links))
-        )
+        before = {path: text for path in self._program if (text := read_text(path)) is not None}
+        after = {**before, **{step.path: step.content for step in self._steps if step.path in self._program}}
+        left = {path: text for path, text in after.items() if text is not None}
+        digests = [install.digest(files) if files else None for files in (before, left)]
+        changes.compare(install.COMMAND, *digests)
+        links = [step for step in self._steps if step.link]
+        told = {*self._program, *(step.path for step in links if step.before is None or step.content is None)}
+        for change in self._files.changes:
+            if change.subject not in told:
+                changes.compare(*change)
+        enabled = {path for path in self._links_before if os.path.lexists(path)}
+        coming = (enabled - {step.path for step in links}) | {step.path for step in links if step.content is not None}
+        changes.compare("enabled units", sorted(map(os.path.basename, enabled)), sorted(map(os.path.basename, coming)))
         return len(changes) > count
 
-    def apply(self, cli: Cli, folders: Folders) -> None:
-        rebalance = any(read_text(path) != text for path, text in self.balance.items())
-        for path in sorted(set(self.old) - set(self.files)):
-            remove(path)
-        for path, source in self.files.items():
-            if self.old.get(path) != source:
-                write_atomic(path, source, mode=0o755 if path == install.COMMAND else 0o644)
-        for path, text in self.texts.items():
-            if text is None:
-                remove(path)
-            elif read_text(path) != text:
-                folders.remember(path)
-                write_atomic(path, text, mode=0o755 if path == irqbalance.POLICY else 0o644)
-        for path in self.old_links - self.links:
-            remove(path)
-        for folder in (install.LIBRARY, os.path.dirname(program.CONFIG), os.path.dirname(irqbalance.DROP_IN)):
-            prune(folder)
-        folders.prune()
-        if cli.which("udevadm") is None:
+    def apply(self) -> None:
+        self._files.apply(self._steps)
+        if self._cli.which("udevadm") is None:
             # udev went before, with the stack's packages, and left its folders to the rules that were still in them.
             rules = os.path.dirname(install.RULES)
             for folder in (rules, os.path.dirname(rules)):
                 remove_empty(folder)
-        for path in sorted(self.links - self.old_links):
-            folders.remember(path)
-            os.makedirs(WANTS, exist_ok=True)
-            os.symlink(f"{UNITS}/{self.units[os.path.basename(path)]}", path)
-        cli.run(["systemctl", "daemon-reload"])
-        if rebalance:
-            cli.run(["systemctl", "try-restart", irqbalance.SERVICE])
+        self._cli.run(["systemctl", "daemon-reload"])
+        if any(step.path in self._balance for step in self._steps):
+            self._cli.run(["systemctl", "try-restart", irqbalance.SERVICE])
 
-
-def prune(top: str) -> None:
-    """Remove folders that hold nothing any more, from below."""
-    for folder, _, _ in os.walk(top, topdown=False):
-        remove_empty(folder)
+    def settle(self) -> None:
+        """Keep no record of what is as it was before, though this call had nothing to write."""
+        self._files.settle()
 
 
 __all__ = ("UNITS", "WANTS", "Installation")

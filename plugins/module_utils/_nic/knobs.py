@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import typing as t
@@ -71,9 +72,25 @@ class Knob:
         """What must be known to give back what was there before the first change."""
         return present
 
+    def meant(self, wanted: t.Any) -> t.Any:
+        """A value that is asked for, first values among its keys, in the shape in which it is read."""
+        return wanted
+
 
 class KeyedKnob(Knob):
     """A map whose keys are settings of their own: each has a first value, and goes back when it is not wanted."""
+
+    #: The names of all such settings, for records of first values, which know settings by name only.
+    names: t.ClassVar[set[str]] = set()
+    #: Likewise those whose keys cannot be written one without the others.
+    joint_names: t.ClassVar[set[str]] = set()
+    joint: t.ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: t.Any) -> None:
+        super().__init_subclass__(**kwargs)
+        KeyedKnob.names.add(cls.name)
+        if cls.joint:
+            KeyedKnob.joint_names.add(cls.name)
 
     def first(self, present: t.Any, wanted: t.Any) -> t.Any:
         return {key: present[key] for key in wanted if key in present}
@@ -109,6 +126,12 @@ def attribute(path: str) -> str | None:
         return read_text(path)
     except Failure:
         return None
+
+
+def driver(netdev: str) -> str | None:
+    """The driver of an interface's device; None where the interface has no device or is not there."""
+    path = os.path.join(NET, netdev, "device/driver")
+    return os.path.basename(os.path.realpath(path)) if os.path.exists(path) else None
 
 
 def number(path: str) -> int | None:
@@ -184,28 +207,35 @@ class TrafficClass(FileKnob):
         return int(found.group(1)) if found else -1
 
 
-class RdmaCmTos(Knob):
-    """The type of service that RDMA-CM gives connections which ask for none (NVMe-oF, NFS, Lustre; not NCCL).
+class RdmaCmDefault(Knob):
+    """What RDMA-CM gives connections that ask for nothing else (NVMe-oF, NFS, Lustre; not NCCL).
 
     configfs makes a device's folder when it is made by ``mkdir``; the value outlives its removal.
     """
 
-    name = "rdma_cm_tos"
     optional = True
     root = "/sys/kernel/config/rdma_cm"
+    attribute = ""
 
     def __init__(self, port: Port) -> None:
         self.folder = os.path.join(self.root, port.hca or "")
-        self.file = os.path.join(self.folder, "ports", str(port.port), "default_roce_tos")
+        self.file = os.path.join(self.folder, "ports", str(port.port), self.attribute)
         # The folder of an adapter that is not there (yet) cannot be made.
         there = port.hca is not None and os.path.exists(os.path.join(INFINIBAND, port.hca))
         self.usable = there and os.path.isdir(self.root)
 
     def _inside(self, action: t.Callable[[], t.Any]) -> t.Any:
-        made = not os.path.isdir(self.folder)
+        made = False
         try:
-            if made:
+            # The ports of a bond share an adapter, and their units run at once: one would take the other's folder away.
+            handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as exc:
+            raise Failure(f"Cannot use {self.root}: {exc.strerror}") from exc
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not os.path.isdir(self.folder):
                 os.mkdir(self.folder)
+                made = True
             return action()
         except OSError as exc:
             raise Failure(f"Cannot use {self.folder}: {exc.strerror}") from exc
@@ -213,14 +243,36 @@ class RdmaCmTos(Knob):
             if made:
                 with contextlib.suppress(OSError):
                     os.rmdir(self.folder)
+            os.close(handle)
 
-    def read(self) -> int | None:
-        if not self.usable:
-            return None
-        return t.cast("int | None", self._inside(lambda: number(self.file)))
+    def shown_value(self) -> t.Any:
+        raise NotImplementedError
 
-    def write(self, value: int) -> None:
+    def read(self) -> t.Any:
+        return self._inside(self.shown_value) if self.usable else None
+
+    def write(self, value: t.Any) -> None:
         self._inside(lambda: write_file(self.file, str(value)))
+
+
+class RdmaCmTos(RdmaCmDefault):
+    """The type of service of such connections."""
+
+    name = "rdma_cm_tos"
+    attribute = "default_roce_tos"
+
+    def shown_value(self) -> int | None:
+        return number(self.file)
+
+
+class RdmaCmMode(RdmaCmDefault):
+    """The kind of GID of such connections, in the kernel's words: ``RoCE v2``, which is routed, or ``IB/RoCE v1``."""
+
+    name = "rdma_cm_mode"
+    attribute = "default_roce_mode"
+
+    def shown_value(self) -> str | None:
+        return (attribute(self.file) or "").strip() or None
 
 
 class Pause(Knob):
@@ -230,6 +282,9 @@ class Pause(Knob):
 
     def __init__(self, port: Port, cli: Cli) -> None:
         self.netdev, self.cli = port.netdev, cli
+        if driver(port.netdev) not in (None, "mlx5_core"):
+            # mlx5 writes a register; Intel's and Broadcom's drivers train the link anew.
+            self.disruption = "linkflap"
 
     def read(self) -> dict[str, bool] | None:
         if self.cli.which("ethtool") is None:
@@ -258,11 +313,12 @@ def file_knobs(port: Port, ecn_priorities: t.Collection[str]) -> list[Knob]:
         FileKnob("cnp_priority", f"{ofed}/roce_np/cnp_802p_prio", f"{inbox}/np_cnp_prio"),
         CongestionControl(port, ecn_priorities),
         TrafficClass(port),
+        RdmaCmMode(port),
         RdmaCmTos(port),
     ]
 
 
 __all__ = (
-    "CongestionControl", "FileKnob", "KeyedKnob", "Knob", "Pause", "Port", "RdmaCmTos", "TrafficClass", "file_knobs",
-    "shown", "write_file",
+    "CongestionControl", "FileKnob", "KeyedKnob", "Knob", "Pause", "Port", "RdmaCmDefault", "RdmaCmMode", "RdmaCmTos",
+    "TrafficClass", "driver", "file_knobs", "shown", "write_file",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.host impo
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import (
     INFINIBAND,
     NET,
+    KeyedKnob,
     Knob,
     Pause,
     Port,
@@ -45,11 +46,11 @@ ADAPTER_S = 10
 #: How long a setting may take to show after it was written.
 SETTLE_S = 5
 KNOWN = QOS | {
-    "pause", "cnp_dscp", "cnp_priority", "ecn", "traffic_class", "rdma_cm_tos", "accelerations",
+    "pause", "cnp_dscp", "cnp_priority", "ecn", "traffic_class", "rdma_cm_mode", "rdma_cm_tos", "accelerations",
     "max_read_request_bytes", "irq_affinity", "link", "fec", "channels", "rings",
 }  # fmt: skip
-#: Settings whose first values are maps, each key of which has one of its own.
-KEYED = frozenset({"dscp_to_priority", "ecn", "accelerations", "rings", "acs_control", "irq_affinity"})
+#: Settings whose first values are maps, each key of which has one of its own; of these, those written in one.
+KEYED, JOINT = frozenset(KeyedKnob.names), frozenset(KeyedKnob.joint_names)
 CLASSES = {"net": NET, "infiniband": INFINIBAND}
 #: Settings of the host as a whole; its place among ports, which have interfaces' names.
 HOST = "@host"
@@ -149,7 +150,7 @@ def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[
 
 
 def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob]:
-    parts = QOS & set(wanted)
+    parts = {name: value for name, value in wanted.items() if name in QOS}
     knobs = qos_knobs(port, cli, parts) if parts else []
     # 802.3x pause goes off before PFC comes on: a port has one or the other.
     place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
@@ -168,8 +169,8 @@ def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
     """Compare one port with what is wanted of it; nothing is written."""
     port = port_of(entry)
     steps, unsupported = [], []
-    for knob, wanted in knobs_of(port, entry["settings"], cli):
-        present = knob.read()
+    for knob, asked in knobs_of(port, entry["settings"], cli):
+        wanted, present = knob.meant(asked), knob.read()
         if present is None and knob.optional:
             unsupported.append(knob.name)
         elif present is None:
@@ -183,7 +184,7 @@ def plan(entry: t.Mapping[str, t.Any], cli: Cli) -> Todo:
             reason = knob.refusal(wanted)
             if reason:
                 raise Failure(f"{port.netdev}: {knob.name} is {shown(present)}, wanted {shown(wanted)}, but {reason}")
-            steps.append(Step(knob, present, wanted, knob.first(present, wanted)))
+            steps.append(Step(knob, present, wanted, knob.first(present, asked)))
     return Todo(port, steps, unsupported)
 
 
@@ -330,6 +331,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 __all__ = (
-    "CONFIG", "HOST", "HOST_KNOWN", "KEYED", "KNOWN", "LinkLost", "Step", "Todo", "apply", "bring_about", "entries_of",
-    "load", "main", "plan",
+    "CONFIG", "HOST", "HOST_KNOWN", "JOINT", "KEYED", "KNOWN", "LinkLost", "Step", "Todo", "apply", "bring_about",
+    "entries_of", "load", "main", "plan",
 )  # fmt: skip

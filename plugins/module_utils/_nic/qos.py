@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Knob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Knob, Port, driver
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import dcb, mlnx_qos
 
 PRIORITIES = range(8)
@@ -28,14 +28,18 @@ PRIORITIES = range(8)
 PARTS = (
     "dcbx", "trust", "dscp_to_priority", "priority_to_tc", "ets", "buffer_size", "prio_buffer", "cable_length_m", "pfc",
 )  # fmt: skip
+#: Room and who gets it: drivers check one against the other, so that half of a change may not be valid.
+BUFFERS = ("buffer_size", "prio_buffer")
+DSCPS = 64
+Parts = t.Mapping[str, t.Any]
 
 
 class Backend:
-    """Reads the quality of service of one port at once and writes one part of it."""
+    """Reads the quality of service of one port at once and writes one part of it. *parts*: what is wanted of each."""
 
     name = ""
 
-    def __init__(self, port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> None:
+    def __init__(self, port: Port, cli: Cli, parts: Parts) -> None:
         self.netdev = port.netdev
         self.cli = cli
         self.parts = parts
@@ -52,6 +56,15 @@ class Backend:
 
     def command(self, part: str, value: t.Any) -> list[list[str]]:
         raise NotImplementedError
+
+    def serves(self) -> bool:
+        """Whether the tool knows this port's driver."""
+        return True
+
+    def buffers(self, part: str, value: t.Any) -> dict[str, t.Any]:
+        """A part of the buffers with the other one, where that is wanted, too."""
+        wanted = {**{name: self.parts.get(name) for name in BUFFERS}, part: value}
+        return {name: numbers for name, numbers in wanted.items() if numbers is not None}
 
     def set(self, part: str, value: t.Any) -> list[str]:
         """Write one part; what was said of commands that failed. Only what is read back counts.
@@ -86,6 +99,10 @@ class MlnxQos(Backend):
 
     name = "mlnx_qos"
 
+    def serves(self) -> bool:
+        # It relies on what mlx drivers do by themselves, as to replace a DSCP entry.
+        return driver(self.netdev) in (None, "mlx5_core", "mlx4_core")
+
     def query(self) -> dict[str, t.Any]:
         # Without -a, classes that no priority uses are not shown.
         words = ["-a"] if "ets" in self.parts else []
@@ -109,18 +126,21 @@ class MlnxQos(Backend):
             return [[*base, "--trust", value]]
         if part == "dscp_to_priority":
             # One code point per call: the tool cannot combine this with anything.
-            return [
-                [*base, "--dscp2prio", f"set,{dscp},{priority}"]
+            present = self.state().get("dscp_to_priority") or {}
+            words = [
+                f"del,{dscp},{present[dscp]}" if priority is None else f"set,{dscp},{priority}"
                 for dscp, priority in sorted(value.items(), key=by_number)
+                if priority is not None or dscp in present
             ]
+            return [[*base, "--dscp2prio", word] for word in words]
         if part == "priority_to_tc":
             return [[*base, "--prio_tc", joined(value)]]
         if part == "ets":
             return [[*base, "--tsa", ",".join(value["tsa"]), "--tcbw", joined(value["tc_bandwidth"])]]
-        if part == "buffer_size":
-            return [[*base, "--buffer_size", joined(value)]]
-        if part == "prio_buffer":
-            return [[*base, "--prio2buffer", joined(value)]]
+        if part in BUFFERS:
+            options = {"buffer_size": "--buffer_size", "prio_buffer": "--prio2buffer"}
+            wanted = self.buffers(part, value)
+            return [[*base, *(word for name in wanted for word in (options[name], joined(wanted[name])))]]
         if part == "cable_length_m":
             # The tool sends length and mask together: alone, this would turn PFC off.
             return [[*base, "--pfc", joined(self.state()["pfc"]), "--cable_len", f"{value:g}"]]
@@ -166,8 +186,11 @@ class Dcb(Backend):
             # It follows from the table: nothing to say here.
             return [] if value == "dscp" else [["dcb", "app", "flush", *device, "dscp-prio"]]
         if part == "dscp_to_priority":
-            pairs = [f"{dscp}:{priority}" for dscp, priority in sorted(value.items(), key=by_number)]
-            return [["dcb", "app", "replace", *device, "dscp-prio", *pairs]]
+            present = self.state().get("dscp_to_priority") or {}
+            gone = {dscp: present[dscp] for dscp, priority in value.items() if priority is None and dscp in present}
+            pairs = {dscp: priority for dscp, priority in value.items() if priority is not None}
+            verbs = (("replace", pairs), ("del", gone))
+            return [["dcb", "app", verb, *device, "dscp-prio", *coded(entries)] for verb, entries in verbs if entries]
         if part == "priority_to_tc":
             # With the shares, or the tool sends and refuses those that the driver shows.
             shares = self.state().get("ets", {}).get("tc_bandwidth", [])
@@ -176,8 +199,10 @@ class Dcb(Backend):
         if part == "ets":
             shares = ["tc-tsa", *numbered(value["tsa"]), "tc-bw", *numbered(value["tc_bandwidth"])]
             return [["dcb", "ets", "set", *device, *shares]]
-        if part in ("buffer_size", "prio_buffer"):
-            return [["dcb", "buffer", "set", *device, part.replace("_", "-"), *numbered(value)]]
+        if part in BUFFERS:
+            wanted = self.buffers(part, value)
+            words = (word for name in wanted for word in (name.replace("_", "-"), *numbered(wanted[name])))
+            return [["dcb", "buffer", "set", *device, *words]]
         if part == "cable_length_m":
             # mlx5 takes a delay below its own bound for the length of the cable.
             return [["dcb", "pfc", "set", *device, "delay", f"{value:g}"]]
@@ -191,6 +216,10 @@ def joined(values: t.Sequence[t.Any]) -> str:
 
 def numbered(values: t.Sequence[t.Any]) -> list[str]:
     return [f"{index}:{value}" for index, value in enumerate(values)]
+
+
+def coded(entries: t.Mapping[str, int]) -> list[str]:
+    return [f"{dscp}:{priority}" for dscp, priority in sorted(entries.items(), key=by_number)]
 
 
 def dcbx_owner(value: t.Mapping[str, t.Any]) -> str | None:
@@ -224,17 +253,28 @@ class QosKnob(Knob):
     def write(self, value: t.Any) -> None:
         said = self.backend.set(self.name, value)
         if said and not self.confirmed(self.read(), value):
-            raise Failure("; ".join(said))
+            raise Failure("; ".join(said) + (f". {NOT_OWNED}" if any("not supported" in line for line in said) else ""))
 
 
 class DscpKnob(QosKnob, KeyedKnob):
-    """The DSCP map: only the wanted code points count, the others keep what they have."""
+    """The DSCP map: only the wanted code points count, the others keep what they have. None: no entry."""
+
+    name = "dscp_to_priority"
 
     def read(self) -> dict[str, int] | None:
         return self.backend.state().get("dscp_to_priority") or {}
 
+    def first(self, present: t.Any, wanted: t.Any) -> t.Any:
+        # mlnx_qos shows no table while the port trusts PCP: what was there comes back with trust as a whole.
+        known = wanted if present or self.backend.name == Dcb.name else {}
+        return {dscp: present.get(dscp) for dscp in known}
+
     def same(self, present: t.Any, wanted: t.Any) -> bool:
-        return all((present or {}).get(dscp) == priority for dscp, priority in wanted.items())
+        # A driver that is loaded while the port trusts DSCP fills the whole table, of which nothing is ours.
+        full = len(present or {}) == DSCPS
+        return all(
+            (present or {}).get(dscp) == priority or (priority is None and full) for dscp, priority in wanted.items()
+        )
 
 
 class OwnerKnob(QosKnob):
@@ -266,12 +306,19 @@ class BufferKnob(QosKnob):
         )
 
 
-def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
+#: What a port is that shows its quality of service and lets nobody set it.
+NOT_OWNED = (
+    "A virtual function, a card that keeps its ports for itself (DPU mode) and a driver without DCB let no host set "
+    "it: leave the card out with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
+)
+
+
+def choose(port: Port, cli: Cli, parts: Parts) -> Backend:
     """Return the back end that answers for this port: mlnx_qos may be left from another Python, or know less."""
     refusals = []
     for kind in (MlnxQos, Dcb):
-        if cli.which(kind.name):
-            backend = kind(port, cli, parts)
+        backend = kind(port, cli, parts)
+        if backend.serves() and cli.which(kind.name):
             try:
                 backend.state()
             except Failure as exc:
@@ -279,17 +326,14 @@ def choose(port: Port, cli: Cli, parts: t.Collection[str] = PARTS) -> Backend:
             else:
                 return backend
     if refusals:
-        raise Failure(
-            f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. A virtual function, a card "
-            "that keeps its ports for itself (DPU mode) and a driver without DCB let no host set it: leave the card "
-            "out with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
-        )
+        raise Failure(f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. {NOT_OWNED}")
     raise Failure(
-        f"{port.netdev}: neither mlnx_qos (OFED) nor dcb (package iproute2) is on this host; install one of them"
+        f"{port.netdev}: neither mlnx_qos (OFED; of NVIDIA's ports only) nor dcb (package iproute2) is on this host; "
+        "install one of them"
     )
 
 
-def qos_knobs(port: Port, cli: Cli, parts: t.Collection[str]) -> list[Knob]:
+def qos_knobs(port: Port, cli: Cli, parts: Parts) -> list[Knob]:
     """The wanted parts in their order."""
     backend = choose(port, cli, parts)
     kinds: dict[str, type[QosKnob]] = {

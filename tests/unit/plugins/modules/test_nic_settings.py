@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
@@ -112,7 +113,8 @@ def test_host_is_set_remembered_started_at_boot_and_given_back(machine: Path) ->
     done = run(host=wanted)
     assert told["changed"] and told["diff"] == done["diff"] and done["changed_ports"] == [program.HOST]
     assert "[always]" in (machine / "thp").read_text()
-    assert json.loads((machine / "etc/nics.json").read_text()) == {"ports": [], "host": wanted}
+    config = json.loads((machine / "etc/nics.json").read_text())
+    assert config == {"comment": config["comment"], "ports": [], "host": wanted}
     assert (machine / "units/wants" / install.HOST_UNIT).is_symlink()
     assert "apply @host" in (machine / "units" / install.HOST_UNIT).read_text()
     assert not run(host=wanted)["changed"]
@@ -236,7 +238,7 @@ def test_the_diff_is_a_line_for_each_setting_and_each_file(machine: Path) -> Non
     told = run(check_mode=True, ports=[PORT], allow_disruption="linkflap")
     lines = told["diff"][0]["prepared"].splitlines()
     assert lines[0] == "lo pfc 0,0,0,0,0,0,0,0 -> 0,0,0,1,0,0,0,0"
-    config = json.dumps({"ports": [PORT]}, indent=2).count("\n") + 1
+    config = json.dumps({"comment": "", "ports": [PORT]}, indent=2).count("\n") + 1
     assert [line for line in lines if "nics.json" in line] == [f"{program.CONFIG}: {config} lines, new"]
     assert len(lines) <= 6 and run(ports=[PORT], allow_disruption="linkflap")["diff"] == told["diff"]
     assert run(ports=[PORT])["diff"] == []
@@ -403,3 +405,94 @@ def test_a_record_of_another_shape_is_named_with_the_remedy(machine: Path) -> No
 )  # fmt: skip
 def test_a_setting_in_one_line(before: t.Any, after: t.Any, line: str) -> None:
     assert difference.setting("e1", "x", before, after) == line
+
+
+def foreign(machine: Path) -> None:
+    """A host on which somebody else has everything that the module writes, under the very same names."""
+    for name in ("gpu-fabric-nic", "units/gpu-fabric-nic@.service", "rules.d/nic.rules", "etc/nics.json",
+                 f"library/{install.PROGRAM.replace('.', '/')}.py", "library/site.py"):  # fmt: skip
+        (machine / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine / name).write_text(f"# the site's {name}\n")
+        (machine / name).chmod(0o640)
+    (machine / "units/wants").mkdir()
+    for name, target in (("lo", "gpu-fabric-nic@.service"), ("eth9", "site@.service")):
+        (machine / f"units/wants/gpu-fabric-nic@{name}.service").symlink_to(machine / "units" / target)
+
+
+def modes(machine: Path) -> dict[str, int]:
+    return {name: (machine / name).stat().st_mode & 0o777 for name in everything(machine) if "wants" not in name}
+
+
+def test_files_of_somebody_else_are_kept_and_given_back(machine: Path) -> None:
+    foreign(machine)
+    before, bits = everything(machine), modes(machine)
+    told = run(check_mode=True, ports=[PORT], allow_disruption="linkflap")
+    assert everything(machine) == before
+    assert run(ports=[PORT], allow_disruption="linkflap")["diff"] == told["diff"]
+    assert "Managed by" in (machine / "units/gpu-fabric-nic@.service").read_text()
+    assert not run(ports=[PORT])["changed"]
+    assert "site's" in (machine / "library/site.py").read_text(), "nothing of ours, and not in the way"
+    run(ports=[{**PORT, "settings": {"pfc": MASK, "irq_affinity": "0-3"}}])
+    told = run(check_mode=True, allow_disruption="linkflap")
+    assert run(allow_disruption="linkflap")["diff"] == told["diff"]
+    assert everything(machine) == before and modes(machine) == bits
+    assert not (machine / "record").exists() and not run()["changed"]
+
+
+@pytest.mark.parametrize("after", [0, 7, 15, 20, 22, 24, 25])
+def test_first_contents_outlive_a_run_that_was_cut_off(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Killed after so many files, on the way there and on the way back."""
+    foreign(machine)
+    before = everything(machine)
+    real = _files._apply
+
+    def cut(number: int) -> t.Callable[[_files.Step], None]:
+        left = [number]
+
+        def apply(step: _files.Step) -> None:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            real(step)
+
+        return apply
+
+    for ports in ([PORT], []):
+        with monkeypatch.context() as patch:
+            patch.setattr(_files, "_apply", cut(after))
+            with pytest.raises(KeyboardInterrupt):
+                run(ports=ports, allow_disruption="linkflap")
+        run(ports=ports, allow_disruption="linkflap")
+    assert everything(machine) == before and not run()["changed"]
+
+
+def test_a_link_of_somebody_else_comes_back(machine: Path) -> None:
+    link = machine / "units/wants/gpu-fabric-nic@lo.service"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../site.service")
+    told = run(check_mode=True, ports=[PORT], allow_disruption="linkflap")
+    assert f"{link} link to ../site.service -> link to" in told["diff"][0]["prepared"]
+    run(ports=[PORT], allow_disruption="linkflap")
+    assert link.readlink().name == "gpu-fabric-nic@.service"
+    run(allow_disruption="linkflap")
+    assert link.readlink() == Path("../site.service") and not run()["changed"]
+
+
+def test_without_its_record_what_is_marked_as_ours_goes(machine: Path) -> None:
+    before = everything(machine)
+    run(ports=[PORT], allow_disruption="linkflap")
+    (machine / "record/files.json").unlink()
+    run(allow_disruption="linkflap")
+    assert everything(machine) == before
+
+
+def test_a_file_in_the_place_of_a_link_is_refused(machine: Path) -> None:
+    link = machine / "units/wants/gpu-fabric-nic@lo.service"
+    link.parent.mkdir(parents=True)
+    link.write_text("[Unit]\n")
+    before = everything(machine)
+    with pytest.raises(Failure, match=r"nic@lo\.service: a link to .* is wanted, but something else of that name"):
+        run(ports=[PORT], allow_disruption="linkflap")
+    assert everything(machine) == before and FakeCli.pfc == [False] * 8
