@@ -22,14 +22,19 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._apt_sources i
     without_repository,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import (
+    DISPLACED,
+    PRESENT,
+    FileSet,
+    Wanted,
+    ours,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
     Failure,
-    Folders,
     StateFile,
     read_bytes,
     read_text,
     remove,
-    write_atomic,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._openpgp import dearmor, fingerprints
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages import (
@@ -45,8 +50,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import C
 
 # Dependencies of sets that are gone, which other sets still need.
 LEFT = "@left"
-
-Content = t.Union[str, bytes, None]
 
 
 def fetch(url: str) -> bytes:
@@ -79,7 +82,6 @@ class PackageSet:
         self._absent = absent
         self._records: dict[str, t.Any] = state.load()
         self._record: dict[str, t.Any] = self._records.get(request.name, {})
-        self._folders = Folders(os.path.dirname(state.path))
         self._installed = apt.installed()
         self._unfinished = apt.unfinished
         self._source = request.repository and f"{_apt.SOURCES}/{request.repository.name}.sources"
@@ -89,9 +91,18 @@ class PackageSet:
         self._arguments: list[str] = []
         # Refreshes that the plan needed, and the host will need as well: a source file, or None for all.
         self._refreshes: list[str | None] = []
-        self._stale: dict[str, str] = {}
-        self._files = self._wanted_files()
-        self._different = [path for path, content in self._files.items() if self._present(path) != content]
+        self._stale: list[str] = []
+        wanted = self._wanted_files()
+        # Keys and pins first: no source without its key, no package without its pin.
+        ordered = sorted(wanted, key=lambda path: path == self._source)
+        originals = StateFile("files.json", os.path.dirname(state.path))
+        self._files = FileSet([wanted[path] for path in ordered], Cli(), originals, check_mode=False)
+        self._steps = self._files.plan()
+        self._names = {item.path: path for path, item in wanted.items()}
+        changing = {self._names[step.path]: step.content for step in self._steps}
+        #: What each file holds once the set is as wanted.
+        self._contents = {**{path: read_text(wanted[path].path) for path in ordered}, **changing}
+        self._different = list(changing)
         self.changes.compare("packages that dpkg left unfinished", self._unfinished, [])
         self._note_files()
         self._plan()
@@ -111,64 +122,65 @@ class PackageSet:
 
     # What is wanted
 
-    def _present(self, path: str) -> Content:
-        read = read_bytes if path == self._keyring else read_text
-        return read(self._apt.path(path))
-
-    def _wanted_files(self) -> dict[str, Content]:
+    def _wanted_files(self) -> dict[str, Wanted]:
         request, name = self._request, self._request.name
         patterns = [*request.packages, *(pattern for pin in request.pins for pattern in pin.packages)]
-        files: dict[str, Content] = {
+        texts: dict[str, str | None] = {
             f"{_apt.PREFERENCES}/{name}": render_preferences([pin._asdict() for pin in request.pins]),
             f"{_apt.CONFIGURATION}/52{name}-unattended": render_unattended(
                 list(dict.fromkeys(patterns)) if request.hold else []
             ),
         }
         if self._absent:
-            return {**dict.fromkeys(files), **self._files_given_back()}
+            return self._own({**self._given_back(), **dict.fromkeys(texts)})
         # One with another name, or none, is wanted now: the earlier one goes.
         if request.repository is None or request.repository.name != self._record.get("repository"):
-            files.update(self._source_left())
-        if request.repository is not None and self._source is not None and self._keyring is not None:
-            repository = request.repository
-            files[self._keyring] = self._key(repository)
-            files[self._source] = render_source(
-                repository.url,
-                repository.suite,
-                repository.components,
-                repository.architectures,
-                self._apt.path(self._keyring),
-            )
-            files.update(self._without_stale(repository))
-        return files
+            texts.update(self._source_left())
+        if request.repository is None or self._source is None or self._keyring is None:
+            return self._own(texts)
+        repository = request.repository
+        # Bytes that are no text survive, as in every file that is read and written here.
+        texts[self._keyring] = self._key(repository).decode("utf-8", "surrogateescape")
+        texts[self._source] = render_source(
+            repository.url,
+            repository.suite,
+            repository.components,
+            repository.architectures,
+            self._apt.path(self._keyring),
+        )
+        return {**self._without_stale(repository, texts), **self._own(texts)}
 
-    def _files_given_back(self) -> dict[str, Content]:
+    def _own(self, texts: t.Mapping[str, str | None]) -> dict[str, Wanted]:
+        """Files under our own names; without a text, what somebody else had there comes back."""
+        return {path: ours(self._apt.path(path), text) for path, text in texts.items()}
+
+    def _given_back(self) -> dict[str, str | None]:
         """The source goes with the last set that uses it, and what it displaced comes back."""
         left = self._source_left()
-        return {**left, **self._record.get("stale", {})} if left else {}
+        return {**left, **dict.fromkeys(self._record.get("stale", ()))} if left else {}
 
-    def _source_left(self) -> dict[str, Content]:
+    def _source_left(self) -> dict[str, str | None]:
         """The files of the source that this set alone has used so far, to be removed."""
         name = self._record.get("repository")
-        others = [record.get("repository") for key, record in self._records.items() if key != self._request.name]
-        if not name or name in others:
+        if not name or any(self._shares(one) for key, one in self._records.items() if key != self._request.name):
             return {}
         return {f"{_apt.SOURCES}/{name}.sources": None, f"{_apt.KEYRINGS}/{name}.gpg": None}
 
-    def _without_stale(self, repository: Repository) -> dict[str, Content]:
-        """Source files that name the repository as well: apt refuses two entries that disagree on the key."""
-        found: dict[str, Content] = {}
+    def _without_stale(self, repository: Repository, own: t.Container[str]) -> dict[str, Wanted]:
+        """Other source files that name the repository as well: apt refuses two entries that disagree on the key."""
+        found: dict[str, Wanted] = {}
         directory = self._apt.path(_apt.SOURCES)
         names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
         paths = [_apt.MAIN_SOURCES, *(f"{_apt.SOURCES}/{name}" for name in names)]
         for path in paths:
-            if path == self._source or not path.endswith((".list", ".sources")):
+            if path in own or not path.endswith((".list", ".sources")):
                 continue
             text = read_text(self._apt.path(path))
             kept = text and without_repository(path, text, repository.url, repository.suite)
             if text and kept != text:
-                found[path] = kept
-                self._stale[path] = text
+                real = self._apt.path(path)
+                found[path] = Wanted(real, DISPLACED) if kept is None else Wanted(real, PRESENT, kept)
+                self._stale.append(path)
         return found
 
     def _key(self, repository: Repository) -> bytes:
@@ -201,11 +213,12 @@ class PackageSet:
         return binary
 
     def _note_files(self) -> None:
-        for path in self._different:
-            before, after = self._present(path), self._files[path]
-            if path == self._keyring or path.startswith(_apt.KEYRINGS):
-                before, after = _key_text(read_bytes(self._apt.path(path))), _key_text(after)
-            self.changes.compare(path, before, after)
+        for change in self._files.changes:
+            path = self._names.get(change.subject, change.subject)
+            if not path.startswith(_apt.KEYRINGS) or path not in self._different:
+                self.changes.compare(path, change.before, change.after)
+            elif not self.changes.compare(path, _key_text(change.before), _key_text(change.after)):
+                self.changes.compare(path, "", "the same keys, renewed")
 
     # The transaction
 
@@ -217,7 +230,7 @@ class PackageSet:
         if needed or removed or dependencies:
             with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
                 # What is taken back needs no source, and the entries that come back with it may not work.
-                files = {} if self._absent else self._files
+                files = {} if self._absent else self._contents
                 self._apt.use_private_state(directory, files, self._source, self._keyring)
                 if dependencies:
                     removed = sorted({*removed, *self._apt.orphans(removed) & set(dependencies)})
@@ -231,7 +244,7 @@ class PackageSet:
         elif self._source in self._different and not self._absent:
             # Nothing to install, but later transactions need the source: it has to work.
             with tempfile.TemporaryDirectory(prefix="gpu-fabric-apt-") as directory:
-                self._apt.use_private_state(directory, self._files, self._source, self._keyring)
+                self._apt.use_private_state(directory, self._contents, self._source, self._keyring)
                 self._refresh(self._source)
                 self._apt.leave_private_state()
         self.changes.compare(
@@ -349,19 +362,18 @@ class PackageSet:
     # Making it so
 
     def apply(self) -> None:
-        # Keys and pins first: no source without its key, no package without its pin.
-        for path in sorted(self._different, key=lambda path: (path == self._source, path)):
-            content = self._files[path]
-            if content is None:
-                # Its indexes go with a source, which apt itself would do at its next update.
-                stale = self._apt.indexes(path) if path.startswith(_apt.SOURCES) else []
-                for name in [self._apt.path(path), *stale]:
-                    remove(name)
-            else:
-                self._folders.remember(self._apt.path(path))
-                write_atomic(self._apt.path(path), content)
-        self._folders.prune()
+        # The record first: a run that is cut off later still knows what is its own.
         self._save(done=False)
+        # Its indexes go with a source, which apt itself would do at its next update.
+        indexes = [
+            index
+            for path in self._different
+            if path.startswith(_apt.SOURCES) and self._contents[path] is None
+            for index in self._apt.indexes(path)
+        ]
+        self._files.apply(self._steps)
+        for index in indexes:
+            remove(index)
         if self._unfinished:
             self._apt.finish()
         for scope in dict.fromkeys(self._refreshes):
@@ -410,7 +422,8 @@ class PackageSet:
             "packages": sorted(self._request.packages),
             "repository": repository.name if repository else None,
             "key_url": repository.key_url if repository else None,
-            "stale": {**self._record.get("stale", {}), **self._stale},
+            # Files of others that name the repository: what they held is kept with the other first contents.
+            "stale": sorted({*self._record.get("stale", ()), *self._stale}),
             # What this set brought to the host: what goes again with state absent.
             "installed": sorted({*self._record.get("installed", ()), *brought}),
             "dependencies": sorted({*self._record.get("dependencies", ()), *dependencies}),
@@ -427,9 +440,24 @@ class PackageSet:
         self._records = {**self._records, self._request.name: self._record}
         self._state.save(self._records)
 
+    def settle(self) -> None:
+        """Keep no record of what is as it was before, though this call had nothing to change."""
+        self._files.settle()
+        if self._absent:
+            self._forget()
+
+    def _shares(self, record: t.Mapping[str, t.Any]) -> bool:
+        """Whether another set uses the same source."""
+        return bool(record.get("repository")) and record.get("repository") == self._record.get("repository")
+
     def _forget(self) -> None:
         """Drop the record. Dependencies that other sets still need are remembered until the last set goes."""
         left = self._dependencies()
+        heir = next(
+            (one for key, one in self._records.items() if key != self._request.name and self._shares(one)), None
+        )
+        if heir is not None and self._record.get("stale"):
+            heir["stale"] = sorted({*heir.get("stale", ()), *self._record["stale"]})
         self._records.pop(self._request.name, None)
         self._records.pop(LEFT, None)
         still = [name for name in left if name in self._after()]
@@ -438,11 +466,11 @@ class PackageSet:
         self._state.save(self._records)
 
 
-def _key_text(data: Content) -> str | None:
-    if data is None:
-        return None
+def _key_text(text: str) -> str:
+    if not text:
+        return ""
     try:
-        return "".join(f"key {text}\n" for text in fingerprints(data if isinstance(data, bytes) else data.encode()))
+        return "".join(f"key {text}\n" for text in fingerprints(text.encode("utf-8", "surrogateescape")))
     except ValueError as exc:
         return f"unusable: {exc}\n"
 

@@ -129,7 +129,8 @@ options:
   state:
     description:
       - V(absent) purges the packages that this set brought, with what only they needed, and removes its holds, pins,
-        source and key.
+        source and key. What others had under the names of these files, or in other entries of the same repository, comes
+        back.
       - Kernel modules that came with the packages are left to O(railyard.gpu_fabric.kernel_modules#module:came_with).
     type: str
     choices: [present, absent]
@@ -284,8 +285,12 @@ def main() -> t.NoReturn:
         changed = bool(len(packages.changes))
         if changed and not module.check_mode:
             before = running.loaded()
-            packages.apply()
-            brought.remember([name for name in running.loaded() - before if STACK.match(name)])
+            try:
+                packages.apply()
+            finally:
+                brought.remember([name for name in running.loaded() - before if STACK.match(name)])
+        elif not module.check_mode:
+            packages.settle()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(

@@ -21,7 +21,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _locks
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _files, _locks
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._apt import ENVIRONMENT, Apt
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
@@ -338,6 +338,99 @@ def test_stale_entries_go_and_come_back(world: World) -> None:
     world.apply(wanted(world), absent=True)
     assert "trusted=yes" in stale.read_text()
     assert shared.read_text() == mixed
+
+
+def foreign(world: World) -> dict[str, bytes]:
+    """Somebody else's files under every name that a set writes."""
+    etc = world.root / "etc/apt"
+    (etc / f"preferences.d/{DRIVER}").write_text("Package: site-*\nPin: version 1*\nPin-Priority: 600\n")
+    (etc / f"apt.conf.d/52{DRIVER}-unattended").write_text('Unattended-Upgrade::Mail "root";\n')
+    source = f"deb [signed-by={etc}/keyrings/distribution.asc] file:{world.distribution} ./\n"
+    (etc / "sources.list.d/vendor.sources").write_text(
+        f"Types: deb\nURIs: file:{world.distribution}\nSuites: ./\nSigned-By: {etc}/keyrings/distribution.asc\n"
+    )
+    (etc / "sources.list").write_text(f"# site\n{source}")
+    (etc / "keyrings/vendor.gpg").write_bytes(b"\x99\x00\xffsomebody's\xfe")
+    (etc / "keyrings/vendor.gpg").chmod(0o600)
+    return {path: data for path, data in world.snapshot().items() if path.startswith("etc/")}
+
+
+def test_files_of_somebody_else_are_kept_and_given_back(world: World) -> None:
+    before = foreign(world)
+    foretold = world.plan(wanted(world))
+    done = world.apply(wanted(world))
+    assert done.changes.diff() == foretold.changes.diff() and len(done.changed_paths) == 4
+    assert "(owner, mode)" in str(done.changes.subjects)
+    assert "Managed by" in (world.root / "etc/apt/sources.list.d/vendor.sources").read_text()
+    # the first contents are those of the very first run
+    world.apply(wanted(world, "570.1.1"))
+    nothing = world.request({}, repository=None)
+    foretold = world.plan(nothing, absent=True)
+    done = world.apply(nothing, absent=True)
+    assert done.changes.diff() == foretold.changes.diff()
+    assert {path: data for path, data in world.snapshot().items() if path.startswith("etc/")} == before
+    assert (world.root / "etc/apt/keyrings/vendor.gpg").stat().st_mode & 0o777 == 0o600
+    assert not (world.base / "state").exists() and not len(world.plan(nothing, absent=True).changes)
+
+
+@pytest.mark.parametrize("after", [0, 2, 4])
+def test_first_contents_outlive_a_run_that_was_cut_off(
+    world: World, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Killed after so many files of the four, or before the packages."""
+    before = foreign(world)
+    real, left = _files._apply, [after]
+
+    def apply(step: _files.Step) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        real(step)
+
+    def install(*_args: t.Any, **_kwargs: t.Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_files, "_apply", apply)
+        patch.setattr(Apt, "install", install)
+        with pytest.raises(KeyboardInterrupt):
+            world.apply(wanted(world))
+    nothing = world.request({}, repository=None)
+    left[0] = 1
+    if after:
+        with monkeypatch.context() as patch:
+            patch.setattr(_files, "_apply", apply)
+            with pytest.raises(KeyboardInterrupt):
+                world.apply(nothing, absent=True)
+    todo = world.plan(nothing, absent=True)
+    if len(todo.changes):
+        todo.apply()
+    else:
+        todo.settle()
+    assert {path: data for path, data in world.snapshot().items() if path.startswith("etc/")} == before
+    assert not (world.base / "state").exists()
+
+
+def test_a_displaced_entry_comes_back_with_the_last_set_of_its_source(world: World) -> None:
+    stale = world.root / "etc/apt/sources.list.d/cuda.list"
+    stale.write_text(f"deb [trusted=yes] file:{world.vendor}/ ./\n")
+    world.apply(wanted(world))
+    other = world.request({"nvidia-fabricmanager": "580.2.2"}, name="gpu-fabric-cuda")
+    world.apply(other)
+    world.apply(wanted(world), absent=True)
+    assert not stale.exists()
+    world.apply(other, absent=True)
+    assert "trusted=yes" in stale.read_text() and not (world.base / "state").exists()
+
+
+def test_a_key_that_was_renewed_is_written(world: World) -> None:
+    world.apply(wanted(world))
+    keyring = world.root / "etc/apt/keyrings/vendor.gpg"
+    data = keyring.read_bytes()
+    # the same key twice, as after a signature was added: its fingerprint says nothing of that
+    keyring.write_bytes(data + data)
+    todo = world.apply(wanted(world))
+    assert todo.changes.subjects == ["/etc/apt/keyrings/vendor.gpg"] and keyring.read_bytes() == data
 
 
 def test_absent_takes_back_what_was_brought(world: World) -> None:
