@@ -16,6 +16,8 @@ import difflib
 import re
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig_arrays as arrays
+
 GATE = "ADVANCED_PCI_SETTINGS"
 #: What firmware may show only with GATE: once it is in force, or as soon as it is written.
 ADVANCED = frozenset({"MAX_ACC_OUT_READ", "PCI_WR_ORDERING", "HIDE_PORT2_PF", "FORCE_ETH_PCI_SUBCLASS"})
@@ -95,9 +97,12 @@ def resolve(wanted: t.Mapping[str, t.Any], optional: t.Collection[str], paramete
     """Give every wanted setting its place among the card's parameters.
 
     A name without a port (``LINK_TYPE``) stands for every port of the card (``LINK_TYPE_P1``, ``LINK_TYPE_P2``); a
-    name with one counts before it.
+    name with one counts before it. So does an element of an array (``NAME[3]``) before a range (``NAME[0..7]``).
     """
     found = Resolution({}, {}, [], [])
+    taken_apart = arrays.spread(wanted, optional, parameters, lambda stem: _ports_of(stem, parameters))
+    wanted, optional = taken_apart.settings, taken_apart.optional
+    found.refusals.extend(taken_apart.refusals)
     exact = {name: value for name, value in wanted.items() if name in parameters}
     for name, value in wanted.items():
         if name in exact:
@@ -125,9 +130,6 @@ def _ports_of(stem: str, parameters: Parameters) -> list[str]:
     return sorted(name for name in parameters if (match := _PORT.match(name)) and match.group("stem") == stem)
 
 
-_ARRAY = "is an array; only single values can be set"
-
-
 def _obstacle(parameter: t.Mapping[str, t.Any]) -> str:
     """Why this parameter cannot be changed."""
     shown = parameter.get("next")
@@ -135,8 +137,9 @@ def _obstacle(parameter: t.Mapping[str, t.Any]) -> str:
         return "shows no value of the next boot; mlxconfig -e q tells more"
     if parameter.get("read_only"):
         return f"is read only (it is {shown})"
-    if isinstance(shown, list) or str(shown).startswith("Array["):
-        return _ARRAY
+    if arrays.is_array(parameter):
+        first, last = arrays.bounds(parameter) or (0, 0)
+        return f"is an array; name its elements, as in [{first}] or [{first}..{last}] behind the name"
     if "current" not in parameter:
         return "shows no value that is in force; mlxconfig -e q tells more"
     return ""
@@ -153,7 +156,8 @@ def _absent(
     match = _PORT.match(name)
     if (match.group("stem") if match else name) == LINK_TYPE and label_of(value) in ETHERNET:
         return  # a card that knows no other link than Ethernet has no such parameter
-    gate = GATES.get(name, "")
+    array = arrays.stem(name)
+    gate = GATES.get(array, "")
     if gate in parameters and number_of(parameters[gate].get("current")) != 1:
         if number_of(wanted.get(gate)) == 1:
             found.deferred[name] = value
@@ -166,13 +170,24 @@ def _absent(
     if match and _ports_of(match.group("stem"), parameters):
         found.refusals.append(f"{name}: the card has no port {match.group('port')}")
         return
-    array = name.partition("[")[0]
     if array != name and array in parameters:
-        found.refusals.append(f"{name} {_ARRAY}")
+        found.refusals.append(f"{name} shows no value; ask the tool for it (q {name})")
         return
-    near = difflib.get_close_matches(name.upper(), [*parameters, *GATES], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(array.upper(), [*parameters, *GATES], n=1, cutoff=0.75)
     hint = f"; the nearest that it has is {near[0]}" if near else ""
     found.refusals.append(f"{name} is no parameter of this card and firmware{hint}")
+
+
+def elements(names: t.Iterable[str], parameters: Parameters) -> list[str]:
+    """The elements of arrays among *names*, in this card's own names; what it does not have is left out."""
+    found: dict[str, None] = {}
+    for name in names:
+        at = arrays.place(name)
+        for array in arrays.held_by(at, parameters, lambda stem: _ports_of(stem, parameters)) if at else ():
+            limits = arrays.bounds(parameters[array])
+            if at and limits and limits[0] <= at.first and at.last <= limits[1]:
+                found.update(dict.fromkeys(at._replace(name=array).elements))
+    return list(found)
 
 
 class Difference(t.NamedTuple):
@@ -228,6 +243,7 @@ __all__ = (
     "Resolution",
     "argument",
     "differences",
+    "elements",
     "label_of",
     "need",
     "number_of",

@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig_arrays as arrays
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_tool import Pci, Tool
 
@@ -38,11 +39,21 @@ class Card:
 
     def look(self, tool: Tool) -> list[firmware.Difference]:
         """Compare with what the card has; what nobody wants any more goes back to its first value."""
-        self.parameters = tool.query(self.device)
+        self.read(tool)
         self.resolution = firmware.resolve(self.wanted, self.optional, self.parameters)
         kept = {*self.resolution.settings, *self.resolution.deferred}
         self.released = {n: v for n, v in self.first.items() if n not in kept and n in self.parameters}
         return firmware.differences({**self.resolution.settings, **self.released}, self.parameters)
+
+    def read(self, tool: Tool) -> None:
+        """All parameters, and of arrays the elements that are wanted or were changed before."""
+        self.parameters = tool.query(self.device)
+        for name, parameter in list(self.parameters.items()):
+            self.parameters.update(arrays.elements_of(name, parameter))
+        wanted = firmware.elements([*self.wanted, *self.first], self.parameters)
+        unseen = [name for name in wanted if name not in self.parameters]
+        if unseen:
+            self.parameters.update(tool.query(self.device, unseen))
 
     def remembered(self, todo: t.Sequence[firmware.Difference]) -> dict[str, t.Any]:
         """First values of all that was or is about to be changed, and is wanted now or not back in force yet.
@@ -120,7 +131,7 @@ def write(card: Card, todo: list[firmware.Difference], tool: Tool) -> None:
     except Failure as exc:
         told = ", ".join(f"{item.name} is {item.next} and was to be {item.argument}" for item in todo)
         raise Failure(f"{card.device}: {told}: {exc}", **exc.details) from exc
-    card.parameters = tool.query(card.device)
+    card.read(tool)
     names = {item.name for item in todo}
     # what is given back along with its gate hides behind it at once
     hidden = {name for name in names - set(card.parameters) if firmware.GATES.get(name) in names}

@@ -13,6 +13,7 @@ import os
 import tempfile
 import typing as t
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig_arrays as arrays
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, CommandFailed, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts import vpd
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, read_bytes, read_text
@@ -47,12 +48,16 @@ class Tool:
         self.name, reset = pair
         self.reset_name = reset if cli.which(reset) else None
 
-    def query(self, device: str) -> dict[str, dict[str, t.Any]]:
-        """The card's parameters with ``default``, ``current`` and ``next``; JSON where the tool has it."""
-        answer = self._query_json(device)
+    def query(self, device: str, elements: t.Sequence[str] = ()) -> dict[str, dict[str, t.Any]]:
+        """The card's parameters with ``default``, ``current`` and ``next``; JSON where the tool has it.
+
+        With *elements* of arrays these alone, for among all parameters an array shows its bounds only.
+        """
+        words = arrays.rows(elements)
+        answer = self._query_json(device, words)
         if answer is None:
             try:
-                answer = self._checked([self.name, "-d", device, "-e", "q"]).stdout
+                answer = self._checked([self.name, "-d", device, "-e", "q", *words]).stdout
             except CommandFailed as exc:
                 raise Failure(
                     f"{device}: its firmware settings cannot be read: {exc}. See whether another tool works on the "
@@ -74,13 +79,14 @@ class Tool:
             )
         return dict(parameters)
 
-    def _query_json(self, device: str) -> str | None:
+    def _query_json(self, device: str, words: t.Sequence[str]) -> str | None:
         """The tool reads the file before it writes it, so that must hold JSON already."""
         handle, path = tempfile.mkstemp(prefix="gpu-fabric-", suffix=".json")
         try:
             with os.fdopen(handle, "w", encoding="ascii") as stream:
                 stream.write("{}\n")
-            result = self._cli.run([self.name, "-d", device, "-e", "-j", path, "q"], check=False, timeout_s=_TIMEOUT_S)
+            argv = [self.name, "-d", device, "-e", "-j", path, "q", *words]
+            result = self._cli.run(argv, check=False, timeout_s=_TIMEOUT_S)
             text = read_text(path) or ""
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -91,7 +97,7 @@ class Tool:
     def rehearse(self, device: str, words: t.Mapping[str, str]) -> str | None:
         """Have the tool check a change without making it: its question is answered with no. The refusal, or None."""
         result = self._cli.run(
-            [self.name, "-d", device, "set", *_assignments(words)], check=False, stdin="n\n", timeout_s=_TIMEOUT_S
+            [self.name, "-d", device, "set", *arrays.assignments(words)], check=False, stdin="n\n", timeout_s=_TIMEOUT_S
         )
         errors = mlxconfig.parse(result.stdout + result.stderr).value["errors"]
         refusals = [text for text in errors if "abort" not in text.lower()]
@@ -102,7 +108,7 @@ class Tool:
 
     def set(self, device: str, words: t.Mapping[str, str]) -> None:
         """Write the settings of the next boot; *words* are values as the tool takes them."""
-        self._checked([self.name, "-y", "-d", device, "set", *_assignments(words)])
+        self._checked([self.name, "-y", "-d", device, "set", *arrays.assignments(words)])
 
     def way(self, device: str) -> Way:
         """How this card loads new settings."""
@@ -148,10 +154,6 @@ def _errors(result: Result) -> list[str]:
 
 def _said(result: Result) -> str:
     return "; ".join(_errors(result)) or result.stderr.strip() or result.stdout.strip()
-
-
-def _assignments(words: t.Mapping[str, str]) -> list[str]:
-    return [f"{name}={word}" for name, word in words.items()]
 
 
 class Pci:

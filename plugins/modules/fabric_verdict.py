@@ -92,8 +92,8 @@ warnings_count:
   sample: 0
 remarks:
   description:
-    - Findings about the run itself, where O(applied) is given, such as values that a layer without its tag in this run has
-      from an earlier one (RF-RUN-LEFT-BEHIND), and settings that a port has no place for (RF-RUN-UNSUPPORTED).
+    - Findings about the run itself, where O(applied) is given, such as values that a layer without its tag in this
+      run has from an earlier one (RF-RUN-LEFT-BEHIND), and settings that a port has no place for (RF-RUN-UNSUPPORTED).
   returned: always
   type: list
   elements: dict

@@ -47,6 +47,8 @@ options:
         description:
           - Values by name, as numbers or as the tool's names (V(ETH), V(True), V(2), V(0x10)).
           - A name without its port (C(LINK_TYPE)) stands for all ports of the card (C(LINK_TYPE_P1), C(LINK_TYPE_P2)).
+          - Of an array, an element (C(HOST_CHAINING_DESCRIPTORS[3])) or several (C(HOST_CHAINING_DESCRIPTORS[0..3])),
+            each of which gets the value. One that is named alone counts before a range that holds it.
         type: dict
         required: true
       optional:

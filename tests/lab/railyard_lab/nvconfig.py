@@ -24,7 +24,8 @@ ENUMS: dict[str, dict[int, str]] = {
     "locality": {0: "DEVICE_DEFAULT", 1: "STATIC_MODE", 2: "ACCUMULATIVE_MODE"},
 }
 
-# name: (kind, default); kind is an enum above, "number" (then a range) or "array" (then its length).
+# name: (kind, default); kind is an enum above, "number" (then a range) or "array" (then its length,
+# and the range of its elements, which are 0 at first).
 COMMON: dict[str, tuple[str, Any]] = {
     "MEMIC_BAR_SIZE": ("number", (0, 0, 15)),
     "MEMIC_SIZE_LIMIT": ("number", (1, 0, 8)),
@@ -40,8 +41,9 @@ COMMON: dict[str, tuple[str, Any]] = {
     "USER_PROGRAMMABLE_CC": ("bool", 0),
     "TX_SCHEDULER_LOCALITY_MODE": ("locality", 0),
     "CQE_COMPRESSION": ("cqe", 0),
-    "HOST_CHAINING_DESCRIPTORS": ("array", 8),
-    "ESWITCH_HAIRPIN_DESCRIPTORS": ("array", 8),
+    "HOST_CHAINING_DESCRIPTORS": ("array", (8, 0, 13)),
+    "ESWITCH_HAIRPIN_DESCRIPTORS": ("array", (8, 0, 13)),
+    "ESWITCH_HAIRPIN_TOT_BUFFER_SIZE": ("array", (8, 0, 63)),
 }
 ADVANCED: dict[str, tuple[str, Any]] = {
     "PCI_WR_ORDERING": ("ordering", 0),
@@ -91,11 +93,13 @@ def factory(nic: dict[str, Any], model: dict[str, Any], stack: dict[str, Any]) -
     def add(
         name: str, kind: str, default: Any, value: Any = None, read_only: bool = False, advanced: bool = False
     ) -> None:
-        first = default[0] if kind == "number" else default
+        first = default[0] if kind in ("number", "array") else default
         now = first if value is None else value
         entry = {"kind": kind, "default": _show(kind, first), "current": _show(kind, now), "next": _show(kind, now)}
-        if kind == "number":
+        if kind in ("number", "array"):
             entry["range"] = list(default[1:])
+        if kind == "array":
+            entry["elements"] = [{"default": "0", "current": "0", "next": "0"} for _ in range(first)]
         if read_only:
             entry["read_only"] = True
         if advanced:
@@ -123,6 +127,22 @@ def visible(settings: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Parameters which the firmware shows now: advanced PCI settings only after their gate is in force."""
     gate = settings.get("ADVANCED_PCI_SETTINGS", {}).get("current") == "True(1)"
     return {name: entry for name, entry in settings.items() if gate or not entry.get("advanced")}
+
+
+def elements(settings: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The elements of the arrays, each as a parameter of its own."""
+    return {
+        f"{name}[{index}]": {"kind": "number", "range": entry["range"], **element}
+        for name, entry in settings.items()
+        for index, element in enumerate(entry.get("elements", ()))
+    }
+
+
+def put(settings: dict[str, dict[str, Any]], name: str, value: str) -> None:
+    """Write the value of the next boot of a parameter or of an element."""
+    array, bracket, rest = name.partition("[")
+    entry = settings[array]["elements"][int(rest[:-1])] if bracket else settings[array]
+    entry["next"] = value
 
 
 def parse_value(name: str, entry: dict[str, Any], text: str) -> str:
@@ -155,7 +175,8 @@ def number_of(text: str) -> int:
 
 
 def pending(settings: dict[str, dict[str, Any]]) -> list[str]:
-    return sorted(name for name, entry in settings.items() if entry["current"] != entry["next"])
+    every = {**settings, **elements(settings)}
+    return sorted(name for name, entry in every.items() if entry["current"] != entry["next"])
 
 
 def reset(nic: dict[str, Any]) -> bool:
@@ -163,7 +184,8 @@ def reset(nic: dict[str, Any]) -> bool:
     settings = nic.get("nvconfig") or {}
     changed = pending(settings)
     for entry in settings.values():
-        entry["current"] = entry["next"]
+        for each in (entry, *entry.get("elements", ())):
+            each["current"] = each["next"]
     port = int(nic["pci"].rsplit(".", 1)[1]) + 1
     link_type = settings.get(f"LINK_TYPE_P{port}") or settings.get("LINK_TYPE_P1")
     if link_type:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -68,6 +69,24 @@ def _known(settings: dict[str, Any], name: str) -> dict[str, Any]:
     return settings[name]
 
 
+def _named(settings: dict[str, Any], word: str) -> list[str]:
+    """The parameters that a word names: one, an element of an array, or a range of elements."""
+    name, bracket, rest = word.partition("[")
+    entry = _known(settings, name)
+    if not bracket:
+        return [name]
+    first, dots, last = rest.rstrip("]").partition("..")
+    for text in (first, last) if dots else (first,):
+        if not re.fullmatch("[0-9]+", text):
+            raise Failure(f"Can not parse the index {text}")
+    low, high = int(first), int(last if dots else first)
+    if low > high:
+        raise Failure(f"Left index {low} can not be greater than right index {high}")
+    if high >= len(entry.get("elements", ())):
+        raise Failure(f"Index {high} of parameter {name} is out of range")
+    return [f"{name}[{index}]" for index in range(low, high + 1)]
+
+
 def _heading(nic: dict[str, Any], device: str, number: int) -> None:
     model = catalogue.NICS[nic["model"]]
     print(f"\nDevice #{number}:\n----------\n")
@@ -111,9 +130,8 @@ def _query(state: dict[str, Any], given: dict[str, Any]) -> int:
     document: dict[str, Any] = {}
     for number, (nic, device) in enumerate(nics, start=1):
         settings = nvconfig.visible(nic["nvconfig"])
-        names = given["words"] or list(settings)
-        for name in names:
-            _known(settings, name)
+        names = [name for word in given["words"] for name in _named(settings, word)] or list(settings)
+        settings = {**settings, **nvconfig.elements(settings)}
         model = catalogue.NICS[nic["model"]]
         if given["json"]:
             document[f"Device #{number}"] = {
@@ -180,23 +198,25 @@ def _set(given: dict[str, Any]) -> int:
     for word in given["words"]:
         if "=" not in word:
             raise Failure(f"Invalid assignment: {word}")
-        name, text = word.split("=", 1)
-        entry = _known(settings, name)
-        if entry.get("read_only"):
-            raise Failure(f"Parameter {name} is read only")
-        try:
-            wanted[name] = nvconfig.parse_value(name, entry, text)
-        except ValueError as error:
-            raise Failure(str(error)) from None
+        word, text = word.split("=", 1)
+        every = {**settings, **nvconfig.elements(settings)}
+        for name in _named(settings, word):
+            entry = every[name]
+            if entry.get("read_only"):
+                raise Failure(f"Parameter {name} is read only")
+            try:
+                wanted[name] = nvconfig.parse_value(name, entry, text)
+            except ValueError as error:
+                raise Failure(str(error)) from None
     if nic["sw_mng"]:
         raise Failure("Failed to set configuration: ME_ICMD_OPERATIONAL_ERROR")
     _heading(nic, given["device"], 1)
-    _rows(settings, list(wanted), False, wanted)
+    _rows({**settings, **nvconfig.elements(settings)}, list(wanted), False, wanted)
     _confirm(given, "Apply new Configuration?")
     with state_file.change() as fresh:
         for other in nvconfig.same_card(fresh, state_file.find_nic(fresh, nic["pci"]) or nic):
             for name, value in wanted.items():
-                other["nvconfig"][name]["next"] = value
+                nvconfig.put(other["nvconfig"], name, value)
     print("Applying... Done!")
     print("-I- Please reboot machine to load new configurations.")
     return 0
@@ -216,8 +236,9 @@ def _reset(given: dict[str, Any]) -> int:
     with state_file.change() as fresh:
         for other in nvconfig.same_card(fresh, state_file.find_nic(fresh, nic["pci"]) or nic):
             for name in names:
-                if not other["nvconfig"][name].get("read_only"):
-                    other["nvconfig"][name]["next"] = other["nvconfig"][name]["default"]
+                entry = other["nvconfig"][name]
+                for each in () if entry.get("read_only") else (entry, *entry.get("elements", ())):
+                    each["next"] = each["default"]
     print("Applying... Done!")
     print("-I- Please reboot machine to load new configurations.")
     return 0

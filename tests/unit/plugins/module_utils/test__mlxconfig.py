@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig_arrays as arrays
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import mlxfwreset, mlxreg
 
 
@@ -109,10 +110,78 @@ def test_value_that_the_firmware_does_not_tell_is_refused_where_it_would_have_to
     assert firmware.resolve({"B": 1}, ["B"], card).skipped == ["B"] and firmware.pending(card) == {}
 
 
-@pytest.mark.parametrize("name", ["HOST_CHAINING_DESCRIPTORS", "HOST_CHAINING_DESCRIPTORS[3]"])
-def test_array_is_refused_by_name_and_so_is_a_part_of_it(name: str) -> None:
-    card = {"HOST_CHAINING_DESCRIPTORS": parameter("Array[0..7]")}
-    assert f"{name} is an array" in firmware.resolve({name: 1}, [], card).refusals[0]
+def an_array(name: str = "HOPS", last: int = 7, **shown: str) -> dict[str, dict[str, object]]:
+    """An array, and those of its elements that the tool was asked for."""
+    elements = {f"{name}[{index[1:]}]": parameter(value) for index, value in shown.items()}
+    return {name: parameter(f"Array[0..{last}]"), **elements}
+
+
+def test_an_array_is_set_by_its_elements_only() -> None:
+    refusal = firmware.resolve({"HOPS": 1}, [], an_array()).refusals[0]
+    assert refusal == "HOPS is an array; name its elements, as in [0] or [0..7] behind the name"
+    assert "HOPS[3] shows no value" in firmware.resolve({"HOPS[3]": 1}, [], an_array()).refusals[0]
+
+
+def test_elements_and_ranges_are_compared_one_by_one() -> None:
+    card = an_array(_0="0", _1="4", _2="0", _3="0")
+    found = firmware.resolve({"HOPS[0..2]": 4, "HOPS[3]": "0"}, [], card)
+    assert found.settings == {"HOPS[0]": 4, "HOPS[1]": 4, "HOPS[2]": 4, "HOPS[3]": "0"} and not found.refusals
+    assert [item.name for item in firmware.differences(found.settings, card)] == ["HOPS[0]", "HOPS[2]"]
+
+
+def test_an_element_that_is_named_alone_counts_before_a_range() -> None:
+    card = an_array(_0="0", _1="0", _2="0")
+    for wanted in ({"HOPS[0..2]": 4, "HOPS[1]": 9}, {"HOPS[1]": 9, "HOPS[0..2]": 4}):
+        assert firmware.resolve(wanted, [], card).settings == {"HOPS[0]": 4, "HOPS[1]": 9, "HOPS[2]": 4}
+    found = firmware.resolve({"HOPS[0..1]": 4, "HOPS[1..2]": 9}, [], card)
+    assert found.refusals == ["HOPS[1] is 4 in HOPS[0..1] and 9 in HOPS[1..2]; give it one value"]
+    assert firmware.resolve({"HOPS[0..1]": 4, "HOPS[1..2]": 4}, [], card).refusals == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("HOPS[8]", "HOPS[8]: HOPS has the elements 0 to 7"),
+        ("HOPS[6..8]", "HOPS[6..8]: HOPS has the elements 0 to 7"),
+        ("SRIOV_EN[0]", "SRIOV_EN[0]: SRIOV_EN is no array (it is False(0)); name it without an index"),
+        ("HOPZ[1]", "HOPZ[1] is no parameter of this card and firmware; the nearest that it has is HOPS"),
+        ("HOPS[3..1]", "HOPS[3..1] shows no value; ask the tool for it (q HOPS[3..1])"),
+    ],
+)
+def test_an_index_that_cannot_be_is_refused_by_name(name: str, told: str) -> None:
+    card = {**an_array(), "SRIOV_EN": parameter("False(0)")}
+    found = firmware.resolve({name: 1}, [], card)
+    assert found.refusals == [told] and found.settings == {}
+
+
+def test_arrays_of_a_port_and_behind_a_gate() -> None:
+    card = {**an_array("HOPS_P1", _0="0"), **an_array("HOPS_P2", _0="0")}
+    assert firmware.resolve({"HOPS[0]": 1, "HOPS_P2[0]": 2}, [], card).settings == {"HOPS_P1[0]": 1, "HOPS_P2[0]": 2}
+    assert firmware.elements(["HOPS[0..1]", "NONE[0]", "HOPS[9]"], card) == [
+        "HOPS_P1[0]", "HOPS_P1[1]", "HOPS_P2[0]", "HOPS_P2[1]",
+    ]  # fmt: skip
+    assert firmware.resolve({"NONE[0]": 1}, ["NONE[0]"], card).skipped == ["NONE[0]"]
+
+
+def test_an_array_whose_first_index_is_one() -> None:
+    card = {"SPLIT_PORT": parameter("Array[1..4]")}
+    assert firmware.elements(["SPLIT_PORT[4]"], card) == ["SPLIT_PORT[4]"]
+    assert "has the elements 1 to 4" in firmware.resolve({"SPLIT_PORT[0]": 1}, [], card).refusals[0]
+
+
+@given(st.dictionaries(st.integers(0, 20), st.sampled_from(["1", "2"]), max_size=12))
+def test_few_words_say_the_same_as_many(values: dict[int, str]) -> None:
+    words = {f"A[{index}]": value for index, value in values.items()}
+    told: dict[str, str] = {}
+    for word in arrays.assignments(words):
+        name, value = word.split("=")
+        at = arrays.place(name)
+        assert at
+        told.update(dict.fromkeys(at.elements, value))
+    assert told == words
+    assert [name for row in arrays.rows(words) for name in (arrays.place(row) or arrays.Place("", 0, 0)).elements] == (
+        list(words)
+    )
 
 
 def test_parameter_of_the_embedded_processor_waits_for_its_model() -> None:

@@ -163,7 +163,10 @@ def test_hidden_setting_without_its_gate_is_refused(host: Host) -> None:
         ({"SRIOV_ENN": 1}, "SRIOV_ENN is no parameter of this card and firmware; the nearest that it has is SRIOV_EN"),
         ({"CNP_DSCP_P2": 4}, "CNP_DSCP_P2: the card has no port 2"),
         ({"INTERNAL_CPU_OFFLOAD_ENGINE": 1}, "INTERNAL_CPU_OFFLOAD_ENGINE is read only"),
-        ({"HOST_CHAINING_DESCRIPTORS": 1}, "HOST_CHAINING_DESCRIPTORS is an array"),
+        ({"HOST_CHAINING_DESCRIPTORS": 1}, "HOST_CHAINING_DESCRIPTORS is an array; name its elements"),
+        ({"HOST_CHAINING_DESCRIPTORS[8]": 1}, "HOST_CHAINING_DESCRIPTORS has the elements 0 to 7"),
+        ({"HOST_CHAINING_DESCRIPTORS[0..3]": 99}, "Value for parameter HOST_CHAINING_DESCRIPTORS[0] is out of range"),
+        ({"SRIOV_EN[0]": 1}, "SRIOV_EN is no array (it is False(0))"),
         ({"NUM_OF_VFS": 900}, "Value for parameter NUM_OF_VFS is out of range: 900"),
         ({"CQE_COMPRESSION": "SOMEWHAT"}, "Unknown value SOMEWHAT for parameter CQE_COMPRESSION"),
     ],
@@ -178,6 +181,32 @@ def test_what_cannot_be_is_refused_by_name_on_every_card_before_anything_is_writ
         host.run(cards=cards, check_mode=check_mode)
     assert told in str(failure.value) and RAIL in str(failure.value) and "Nothing was changed" in str(failure.value)
     assert state_file.load() == before and host.cli.orders == []
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_elements_of_an_array_are_set_in_few_words_and_go_back(host: Host, json: bool) -> None:
+    host.cli.json = json
+    name = "ESWITCH_HAIRPIN_TOT_BUFFER_SIZE"
+
+    def elements() -> list[str]:
+        nic = state_file.find_nic(state_file.load(), RAIL)
+        assert nic is not None
+        return [element["next"] for element in nic["nvconfig"][name]["elements"]]
+
+    told = host.run({f"{name}[0..3]": 19, f"{name}[2]": 7}, check_mode=True)
+    assert elements() == ["0"] * 8 and told["changed"]
+    done = host.run({f"{name}[0..3]": 19, f"{name}[2]": 7})
+    assert host.cli.orders == [f"mlxconfig -y -d {RAIL} set {name}[0..1]=19 {name}[3]=19 {name}[2]=7"]
+    assert elements() == ["19", "19", "7", "19", "0", "0", "0", "0"]
+    assert done["diff"] == told["diff"] and len(done["diff"]) == 4
+    assert done["pending"][RAIL][f"{name}[2]"] == "0 -> 7" and done["reset_needed"] == "fwreset"
+    assert not host.run({f"{name}[0..3]": 19, f"{name}[2]": 7})["changed"]
+    result = host.run({f"{name}[0]": 19}, allow_disruption="fwreset")
+    assert elements() == ["19"] + ["0"] * 7, "what nobody asks for any more has its first value"
+    assert result["resets"] == [RAIL] and host.record == {RAIL: {f"{name}[0]": "0"}}
+    assert not host.run({f"{name}[0]": 19})["changed"]
+    host.run()
+    assert elements() == ["0"] * 8
 
 
 def test_optional_settings_are_passed_over_where_a_card_lacks_them(host: Host) -> None:
