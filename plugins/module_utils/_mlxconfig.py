@@ -183,9 +183,11 @@ def elements(names: t.Iterable[str], parameters: Parameters) -> list[str]:
     found: dict[str, None] = {}
     for name in names:
         at = arrays.place(name)
-        for array in arrays.held_by(at, parameters, lambda stem: _ports_of(stem, parameters)) if at else ():
+        if at is None:
+            continue
+        for array in arrays.held_by(at, parameters, lambda stem: _ports_of(stem, parameters)):
             limits = arrays.bounds(parameters[array])
-            if at and limits and limits[0] <= at.first and at.last <= limits[1]:
+            if limits and limits[0] <= at.first and at.last <= limits[1]:
                 found.update(dict.fromkeys(at._replace(name=array).elements))
     return list(found)
 

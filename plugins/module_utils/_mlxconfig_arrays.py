@@ -6,8 +6,8 @@
 
 """Firmware parameters that are arrays: ``NAME[3]`` and ``NAME[0..3]``, as mlxconfig takes them. Pure.
 
-The tool shows an array as a whole by its bounds only (``Array[0..7]``); a question by name shows the elements, each as a
-parameter of its own.
+The tool shows an array as a whole by its bounds only (``Array[0..7]``); a question by name shows the elements, each as
+a parameter of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typing as t
 
 Parameters = t.Mapping[str, t.Mapping[str, t.Any]]
 
-_PLACE = re.compile(r"^(?P<name>[^\[\]]+)\[(?P<first>[0-9]{1,6})(?:\.\.(?P<last>[0-9]{1,6}))?\]$")
+_PLACE = re.compile(r"^(?P<name>[^\[\]]+)\[(?P<first>[0-9]{1,4})(?:\.\.(?P<last>[0-9]{1,4}))?\]$")
 _BOUNDS = re.compile(r"^Array\[([0-9]+)\.\.([0-9]+)\]$")
 
 
@@ -70,13 +70,11 @@ def elements_of(name: str, parameter: t.Mapping[str, t.Any]) -> dict[str, dict[s
     """The elements of an array that is shown as a list."""
     lists = {key: value for key, value in parameter.items() if isinstance(value, list)}
     more = {key: value for key, value in parameter.items() if key == "read_only"}
-    return {
-        f"{name}[{index}]": {
-            **more,
-            **{key: str(values[index]) for key, values in lists.items() if index < len(values)},
-        }
-        for index in range(max((len(values) for values in lists.values()), default=0))
-    }
+    found = {}
+    for index in range(max((len(values) for values in lists.values()), default=0)):
+        shown = {key: str(values[index]) for key, values in lists.items() if index < len(values)}
+        found[f"{name}[{index}]"] = {**more, **shown}
+    return found
 
 
 class Spread(t.NamedTuple):
@@ -108,7 +106,9 @@ def spread(
 
     for name in sorted(wanted, key=rank):
         at, value = places[name], wanted[name]
-        for array in held_by(at, parameters, ports_of) if at else ():
+        if at is None:
+            continue
+        for array in held_by(at, parameters, ports_of):
             refusal = _outside(name, at, array, parameters[array])
             if refusal:
                 found.refusals.append(refusal)

@@ -13,10 +13,9 @@ import typing as t
 import netaddr
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxconfig as firmware
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import firmware_names
 
 _ENV_NAME = re.compile(r"^[A-Z][A-Z0-9_]*$")
-#: As mlxconfig writes them: some have small letters behind an underscore (EXP_ROM_UEFI_x86_ENABLE).
-_FIRMWARE_NAME = re.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Za-z0-9_]*)?$")
 
 Intent = dict[str, t.Any]
 
@@ -186,16 +185,17 @@ def _firmware_agrees(intent: Intent) -> list[Problem]:
     variable, problems = "gpu_fabric_nic_firmware", []
     wanted = {"roce": "ETH(2)", "infiniband": "IB(1)"}.get(intent["gpu_fabric_fabric"])
     for name, value in intent[variable].items():
-        if not isinstance(name, str) or not _FIRMWARE_NAME.match(name):
-            problems.append(Problem(variable, f"{name!r} is no parameter's name", "names such as ATS_ENABLED"))
-        elif value is not None and (
-            not isinstance(value, (str, int)) or (isinstance(value, str) and not value.strip())
-        ):
-            problems.append(Problem(variable, f"{name} is {value!r}", "texts, numbers, true, false and null as values"))
+        fault = firmware_names.fault(name)
+        if fault:
+            allowed = "names such as ATS_ENABLED, LINK_TYPE_P1 and, of arrays, HOST_CHAINING_DESCRIPTORS[0..3]"
+            problems.append(Problem(variable, fault, allowed))
+        elif value is not None and (allowed := firmware_names.value_fault(name, value)):
+            problems.append(Problem(variable, f"{name} is {value!r}", allowed))
         elif name.startswith("LINK_TYPE") and value is not None and wanted and not firmware.same(value, wanted):
             message = f"{name} is {value} with gpu_fabric_fabric: {intent['gpu_fabric_fabric']}"
             problems.append(Problem(variable, message, f"{wanted} with that fabric, or gpu_fabric_fabric: auto"))
-    return problems
+    given = {name: value for name, value in intent[variable].items() if isinstance(name, str) and value is not None}
+    return problems + [Problem(variable, told, "one value for each") for told in firmware_names.overlaps(given)]
 
 
 #: Error correction that is in use at each speed, in Gb/s. Lanes of 50 Gb/s and more cannot do without Reed-Solomon.
