@@ -56,6 +56,7 @@ class ActionModule(ActionBase):
             number, _ = _value(hostvars, "gpu_fabric_node_id")
             connection[host] = {"address": _address(host, hostvars), "node_id": number, "port": self._port(hostvars)}
             connection[host]["expected_rails"], _ = _value(hostvars, "gpu_fabric_expected_rails")
+            connection[host]["firewall_policy"], _ = _value(hostvars, "security_groups_policy")
             if host not in play:
                 continue
             if groups.get(args["group"]) and hostvars.get("group_names") == ["ungrouped"]:

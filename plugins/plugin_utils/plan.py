@@ -105,7 +105,7 @@ def plan_rack(
     """The plan of the rack.
 
     *intents* are the hosts' ``gpu_fabric_*`` variables (as given or resolved), *facts* their facts; a host without
-    facts is unreachable. *connection* is ``{host: {"address", "node_id", "port"}}``
+    facts is unreachable. *connection* is ``{host: {"address", "node_id", "port", "firewall_policy"}}``
     for every member of the inventory's group, also those that do not take part in this run: their numbers and
     addresses are needed to leave them where they are.
     Raises IntentError with everything that is wrong with the intent.
@@ -146,9 +146,11 @@ def plan_rack(
     highest = max(nodes.values(), default=1)
     over_infiniband, found = _infiniband(hosts, rack_intent, everyone, highest, addresses, reached)
     problems += found
+    management = _management_addresses(hosts, everyone, connection)
+    let_in = {address for address in management.values() if address}
     for host in hosts:
         brought = _networks_of(host, addresses, over_infiniband) if not beside else []
-        locked_out = reachability.problems(host.machine, host.intent, connection.get(host.name), brought)
+        locked_out = reachability.problems(host.machine, host.intent, connection.get(host.name), brought, let_in)
         problems += [(host.name, problem) for problem in locked_out]
     if problems:
         raise IntentError(problems)
@@ -158,7 +160,6 @@ def plan_rack(
 
     fabrics = collections.Counter(h.fabric for h in hosts if h.fabric != "none")
     quality = roce.rack_values(rack_intent)
-    management = _management_addresses(hosts, everyone, connection)
     networks = [*addresses.networks(), *over_infiniband.subnets()]
     members = firewall.member_networks(networks, sorted(set(management.values()) - {""}))
     neighbours = len(everyone) * roce_rails

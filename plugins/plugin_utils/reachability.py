@@ -19,11 +19,16 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import
 
 
 def problems(
-    machine: Machine, intent: Intent, connection: t.Any, networks: t.Iterable[tuple[str, str]] = ()
+    machine: Machine,
+    intent: Intent,
+    connection: t.Any,
+    networks: t.Iterable[tuple[str, str]] = (),
+    members: t.Container[str] = (),
 ) -> list[Problem]:
-    """*networks* are those that the host is to be in, each with the variable that says so."""
+    """*networks* are those that the host is to be in, each with the variable that says so; *members* the addresses of
+    the rack's hosts, which the firewall lets in on every port."""
     return [
-        *_shut_out(machine, intent, mapping(connection)),
+        *_shut_out(machine, intent, mapping(connection), members),
         *_no_interface(machine, intent),
         *_taken_over(machine, intent, networks),
     ]
@@ -42,11 +47,15 @@ def _taken_over(machine: Machine, intent: Intent, networks: t.Iterable[tuple[str
     ]
 
 
-def _shut_out(machine: Machine, intent: Intent, connection: t.Mapping[str, t.Any]) -> list[Problem]:
+def _shut_out(
+    machine: Machine, intent: Intent, connection: t.Mapping[str, t.Any], members: t.Container[str]
+) -> list[Problem]:
     """The port that sshd has told the connection is the host's own; the inventory's may be another's, translated."""
     if intent["gpu_fabric_firewall"] == "none" or intent["gpu_fabric_state"] == "absent":
         return []
     ssh = mapping(machine.facts.get("ssh"))
+    if connection.get("firewall_policy") == "accept" or text(ssh.get("client")).removeprefix("::ffff:") in members:
+        return []  # nothing is refused, or not to this client
     found = []
     seen = integer(ssh.get("port"))
     port, origin = (seen, "SSH_CONNECTION") if seen else (integer(connection.get("port")), "the inventory")

@@ -165,8 +165,8 @@ def _classes(host: RunView) -> t.Iterator[Old]:
         ):
             if one is not None and other is not None and one != other:
                 ports[(what, one, other)].append(str(netdev))
-        table = present.get("dscp_to_priority")
-        for dscp, priority in mapping(wanted.get("dscp_to_priority")).items() if isinstance(table, dict) else ():
+        table = mapping(present.get("dscp_to_priority"))
+        for dscp, priority in mapping(wanted.get("dscp_to_priority")).items() if table else ():
             shown = table.get(str(dscp), int(dscp) >> 3)
             if shown != priority:
                 ports[(f"the priority of DSCP {dscp}", str(shown), str(priority))].append(str(netdev))

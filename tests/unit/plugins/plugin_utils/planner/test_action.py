@@ -165,3 +165,9 @@ def test_a_firewall_leaves_the_inventorys_port_open_where_it_is_ssh(transport, v
     result = run(["gpu-1"], FACTS, given, transport=transport)
     assert bool(result.get("failed")) == (port is not None)
     assert port is None or f"gpu_fabric_allow_tcp: [443] lacks {port}" in result["msg"]
+
+
+@pytest.mark.parametrize(("policy", "refused"), [("accept", False), ("drop", True)])
+def test_the_policy_of_the_firewalls_role_is_asked_for(policy, refused):
+    given = {"all": {"gpu_fabric_allow_tcp": [443], "security_groups_policy": policy}}
+    assert bool(run(["gpu-1"], FACTS, given, transport="ssh").get("failed")) is refused

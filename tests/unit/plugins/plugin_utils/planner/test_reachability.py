@@ -55,6 +55,23 @@ def test_without_a_firewall_no_port_is_asked_for(intent):
     assert plan_one(over_ssh(), allow_tcp=[], **intent)
 
 
+def test_a_firewall_that_only_counts_locks_nobody_out():
+    for box, connection in ((over_ssh(), {}), (boxes.hgx_h100(), {"port": 22})):
+        facts = {"gpu-01": box.done()}
+        assert rack(facts, {"gpu-01": {**connection, "firewall_policy": "accept"}}, allow_tcp=[443])["hosts"]
+        with pytest.raises(IntentError, match="lock you out"):
+            rack(facts, {"gpu-01": {**connection, "firewall_policy": "drop"}}, allow_tcp=[443])
+
+
+def test_a_run_from_a_host_of_the_rack_comes_in_on_every_port():
+    facts = {"gpu-01": over_ssh(client="10.0.0.12").done(), "gpu-02": boxes.hgx_h100().done()}
+    reached = {"gpu-01": {"address": "10.0.0.11"}, "gpu-02": {"address": "10.0.0.12"}}
+    wall = rack(facts, reached, allow_tcp=[443])["hosts"]["gpu-01"]["firewall"]
+    assert any("10.0.0.12" in net for net in wall["members"])
+    with pytest.raises(IntentError, match="lacks 22"):
+        rack(facts, {**reached, "gpu-02": {"address": "10.0.0.13"}}, allow_tcp=[443])
+
+
 @given(st.lists(st.integers(1, 65535), max_size=4), st.integers(1, 65535))
 def test_a_plan_with_a_firewall_always_lets_its_run_in_again(allowed, port):
     try:
