@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import pathlib
 import re
@@ -47,7 +48,7 @@ class ActionModule(ActionBase):
         members = list(groups.get(args["group"]) or groups.get("all") or play)
         variables: dict[str, dict[str, t.Any]] = {}
         facts, connection = {}, {}
-        problems: list[tuple[str, intents.Problem]] = []
+        problems: list[tuple[str, intents.Problem]] = [("", told) for told in _misspelt_group(args["group"], groups)]
         roles = _roles()
         strangers: set[str] = set()
         batch: dict[str, str] = {}
@@ -166,6 +167,34 @@ def _no_value(name: str, reason: str) -> intents.Problem:
 def _no_batch(value: str, batch: t.Iterable[str]) -> intents.Problem:
     others = " and ".join(other for other in batch if other != value)
     return intents.Problem("gpu_fabric_batch", f"{value} here, {others} on other hosts", "one value for the whole rack")
+
+
+def _misspelt_group(group: str, groups: t.Mapping[str, t.Sequence[str]]) -> list[intents.Problem]:
+    """Without the group every host is the rack's, which nobody means who has a group of nearly that name.
+
+    That is refused and not warned of: hosts beside the rack would get drivers and a firewall. Where such groups hold
+    every host, nothing depends on the name.
+    """
+    if group in groups:
+        return []
+    plain = _bare(group)
+    bare = {_bare(name): name for name in groups if name not in ("all", "ungrouped") and groups[name]}
+    near = [bare[name] for name in difflib.get_close_matches(plain, bare, n=5, cutoff=0.8)]
+    others = [host for host in groups.get("all", ()) if not any(host in groups[name] for name in near)]
+    if not near or not others:
+        return []
+    shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+    message = (
+        f"there is no group {group}, so every host would be of the rack, also {shown}, which "
+        f"{'is' if len(others) == 1 else 'are'} not in {' or '.join(near)}"
+    )
+    return [
+        intents.Problem("inventory", message, f"a group {group}, in place of {near[0]} or with it among its children")
+    ]
+
+
+def _bare(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
 def _no_group(group: str) -> intents.Problem:

@@ -171,3 +171,29 @@ def test_a_firewall_leaves_the_inventorys_port_open_where_it_is_ssh(transport, v
 def test_the_policy_of_the_firewalls_role_is_asked_for(policy, refused):
     given = {"all": {"gpu_fabric_allow_tcp": [443], "security_groups_policy": policy}}
     assert bool(run(["gpu-1"], FACTS, given, transport="ssh").get("failed")) is refused
+
+
+@pytest.mark.parametrize("name", ["gpu_node", "gpunodes", "GPU-Nodes", "gpu_nodse", "gpu_nodes_a"])
+def test_a_misspelt_group_is_not_taken_for_the_whole_inventory(name):
+    groups = {"all": ["gpu-1", "jump"], "ungrouped": [], name: ["gpu-1"], "bastion": ["jump"]}
+    result = run(["gpu-1", "jump"], FACTS, groups=groups)
+    assert result["failed"] and "Nothing was changed" in result["msg"]
+    assert (
+        f"inventory: there is no group gpu_nodes, so every host would be of the rack, also jump, which is not in {name}. "
+        f"Allowed: a group gpu_nodes, in place of {name} or with it among its children." in result["msg"]
+    )
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {"racks": ["gpu-1"], "bastion": ["jump"]},
+        {"gpu_node": ["gpu-1", "jump"]},
+        {"gpu_nodes_a": ["gpu-1"], "gpu_nodes_b": ["jump"]},
+        {"gpu_nodes": ["gpu-1", "jump"], "gpu_node": ["gpu-1"]},
+        {"gpu_node": [], "login": ["gpu-1", "jump"]},
+    ],
+)
+def test_a_group_of_another_name_or_with_every_host_misleads_nobody(groups):
+    result = run(["gpu-1"], FACTS, groups={"all": ["gpu-1", "jump"], "ungrouped": [], **groups})
+    assert not result.get("failed"), result.get("msg")
