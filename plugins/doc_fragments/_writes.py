@@ -11,6 +11,10 @@ class ModuleDocFragment:
     # What every module that writes a host has in common.
     DOCUMENTATION = r"""
 options: {}
+notes:
+  - Modules of this collection that write a host take turns on it. One that finds another run at work waits for 60
+    seconds, then fails with nothing changed and names the other's process; the lock is
+    C(/run/gpu_fabric/writer.lock). Check mode does not wait.
 attributes:
   check_mode:
     support: full

@@ -268,6 +268,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
     wanted_links,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.rollback import Pending, restore_commands
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
 ARGUMENT_SPEC: dict[str, t.Any] = {
@@ -474,7 +475,8 @@ def confirm(links: Links, pending: Pending) -> None:
 def main() -> t.NoReturn:
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     try:
-        result = run(module)
+        with only_writer("fabric_links", module.check_mode):
+            result = run(module)
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(**result)

@@ -68,6 +68,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cmdline import CommandLine
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 
 
 def main() -> t.NoReturn:
@@ -80,11 +81,12 @@ def main() -> t.NoReturn:
     )
     wanted = module.params["arguments"] if module.params["state"] == "present" else []
     try:
-        line = CommandLine(wanted, Cli(), StateFile("kernel_cmdline.json"), StateFile("files.json"))
-        missing, stale = line.missing, line.stale
-        if len(line.changes) and not module.check_mode:
-            line.apply()
-        doubts = line.doubts
+        with only_writer("kernel_cmdline", module.check_mode):
+            line = CommandLine(wanted, Cli(), StateFile("kernel_cmdline.json"), StateFile("files.json"))
+            missing, stale = line.missing, line.stale
+            if len(line.changes) and not module.check_mode:
+                line.apply()
+            doubts = line.doubts
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     if missing or stale:

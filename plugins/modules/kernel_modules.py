@@ -144,6 +144,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
 
 
@@ -166,24 +167,25 @@ def main() -> t.NoReturn:
     wanted = module.params["state"] == "present"
     failures: list[str] = []
     try:
-        todo = ModuleSet(
-            module.params["name"],
-            module.params["load"] if wanted else [],
-            module.params["options"] if wanted else {},
-            module.params["blacklist"] if wanted else [],
-            module.params["now"],
-            Cli(),
-            StateFile("files.json"),
-            module.params["initramfs"],
-            module.params["reload"] if wanted else [],
-            state=StateFile("modules.json"),
-            absent=not wanted,
-            came_with=module.params["came_with"],
-        )
-        if todo.barred and module.params["failed"] == "fail":
-            raise Failure("; ".join(todo.barred))
-        if not module.check_mode:
-            failures = todo.apply()
+        with only_writer("kernel_modules", module.check_mode):
+            todo = ModuleSet(
+                module.params["name"],
+                module.params["load"] if wanted else [],
+                module.params["options"] if wanted else {},
+                module.params["blacklist"] if wanted else [],
+                module.params["now"],
+                Cli(),
+                StateFile("files.json"),
+                module.params["initramfs"],
+                module.params["reload"] if wanted else [],
+                state=StateFile("modules.json"),
+                absent=not wanted,
+                came_with=module.params["came_with"],
+            )
+            if todo.barred and module.params["failed"] == "fail":
+                raise Failure("; ".join(todo.barred))
+            if not module.check_mode:
+                failures = todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     result: dict[str, t.Any] = {

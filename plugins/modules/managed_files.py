@@ -136,6 +136,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import 
     wanted_from,
 )
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 
 
 def left_behind(earlier: t.Iterable[str], wanted: t.Sequence[Wanted]) -> list[Wanted]:
@@ -177,23 +178,24 @@ def main() -> t.NoReturn:
     )
     backups: dict[str, str] = {}
     try:
-        wanted = [wanted_from(entry) for entry in module.params["files"]]
-        sets = StateFile("file_sets.json")
-        wanted += left_behind(sets.load().get(module.params["name"], []), wanted)
-        files = FileSet(wanted, Cli(), StateFile("files.json"), module.check_mode)
-        steps = files.plan()
-        if steps and not module.check_mode:
-            if module.params["backup"]:
-                backups = {
-                    step.path: module.backup_local(step.path)
-                    for step in steps
-                    if step.before is not None and step.rewrites
-                }
-            files.apply(steps)
-        elif not module.check_mode:
-            files.settle()
-        if module.params["name"] and not module.check_mode:
-            remember(sets, module.params["name"], wanted)
+        with only_writer("managed_files", module.check_mode):
+            wanted = [wanted_from(entry) for entry in module.params["files"]]
+            sets = StateFile("file_sets.json")
+            wanted += left_behind(sets.load().get(module.params["name"], []), wanted)
+            files = FileSet(wanted, Cli(), StateFile("files.json"), module.check_mode)
+            steps = files.plan()
+            if steps and not module.check_mode:
+                if module.params["backup"]:
+                    backups = {
+                        step.path: module.backup_local(step.path)
+                        for step in steps
+                        if step.before is not None and step.rewrites
+                    }
+                files.apply(steps)
+            elif not module.check_mode:
+                files.settle()
+            if module.params["name"] and not module.check_mode:
+                remember(sets, module.params["name"], wanted)
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     for warning in files.warnings:

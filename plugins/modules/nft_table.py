@@ -82,6 +82,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import STARTED, STOPPED, UnitSet
 
 UNITS = "/etc/systemd/system"
@@ -228,7 +229,8 @@ def main() -> t.NoReturn:
         supports_check_mode=True,
     )
     try:
-        result = run(module.params, module.check_mode, Cli(), StateFile("files.json"))
+        with only_writer("nft_table", module.check_mode):
+            result = run(module.params, module.check_mode, Cli(), StateFile("files.json"))
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(**result)

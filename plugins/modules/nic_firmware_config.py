@@ -147,6 +147,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _mlxcon
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers, worst
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._mlxconfig_card import (
     Card,
     Presence,
@@ -423,8 +424,9 @@ def main() -> t.NoReturn:
     )
     run = Run(module.params, Cli(), Pci(), StateFile(STATE))
     try:
-        result = run.go(module.check_mode)
-        failure = None
+        with only_writer("nic_firmware_config", module.check_mode):
+            result = run.go(module.check_mode)
+            failure = None
     except Failure as exc:
         failure = exc
     for sentence in run.warnings:

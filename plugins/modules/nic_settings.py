@@ -117,6 +117,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._disruption import CLASSES, covers
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import difference, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.installation import Installation
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import shown
@@ -324,7 +325,8 @@ def main() -> t.NoReturn:
         supports_check_mode=True,
     )
     try:
-        result = run(module)
+        with only_writer("nic_settings", module.check_mode):
+            result = run(module)
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(**result)

@@ -129,8 +129,8 @@ options:
   state:
     description:
       - V(absent) purges the packages that this set brought, with what only they needed, and removes its holds, pins,
-        source and key. What others had under the names of these files, or in other entries of the same repository, comes
-        back.
+        source and key. What others had under the names of these files, or in other entries of the same repository,
+        comes back.
       - Kernel modules that came with the packages are left to O(railyard.gpu_fabric.kernel_modules#module:came_with).
     type: str
     choices: [present, absent]
@@ -196,6 +196,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import Brought, Running
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._package_set import PackageSet, backend
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._packages import (
@@ -274,23 +275,24 @@ def main() -> t.NoReturn:
         supports_check_mode=True,
     )
     try:
-        packages = PackageSet(
-            request_from(module.params),
-            backend(module.params["lock_timeout_s"]),
-            StateFile("packages.json"),
-            absent=module.params["state"] == "absent",
-        )
-        running = Running()
-        brought = Brought([module.params["name"]], running, Cli(), StateFile("modules.json"))
-        changed = bool(len(packages.changes))
-        if changed and not module.check_mode:
-            before = running.loaded()
-            try:
-                packages.apply()
-            finally:
-                brought.remember([name for name in running.loaded() - before if STACK.match(name)])
-        elif not module.check_mode:
-            packages.settle()
+        with only_writer("package_set", module.check_mode):
+            packages = PackageSet(
+                request_from(module.params),
+                backend(module.params["lock_timeout_s"]),
+                StateFile("packages.json"),
+                absent=module.params["state"] == "absent",
+            )
+            running = Running()
+            brought = Brought([module.params["name"]], running, Cli(), StateFile("modules.json"))
+            changed = bool(len(packages.changes))
+            if changed and not module.check_mode:
+                before = running.loaded()
+                try:
+                    packages.apply()
+                finally:
+                    brought.remember([name for name in running.loaded() - before if STACK.match(name)])
+            elif not module.check_mode:
+                packages.settle()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(

@@ -75,6 +75,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _limits
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 
 _SERVICE = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?")
 # What starts logins, and so bounds what they can have.
@@ -270,9 +271,10 @@ def main() -> t.NoReturn:
         supports_check_mode=True,
     )
     try:
-        limits = ServiceLimits(module.params, module.check_mode, Cli(), StateFile("limits_files.json"))
-        limits.apply()
-        services = limits.report()
+        with only_writer("service_limits", module.check_mode):
+            limits = ServiceLimits(module.params, module.check_mode, Cli(), StateFile("limits_files.json"))
+            limits.apply()
+            services = limits.report()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     for sentence in limits.warnings:

@@ -66,6 +66,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import PAUSED, STARTED, STOPPED, UnitSet
 
 
@@ -83,10 +84,11 @@ def main() -> t.NoReturn:
         if state not in (STARTED, STOPPED, PAUSED):
             module.fail_json(msg=f"units: {name} is {state!r}, not one of {STARTED}, {STOPPED}, {PAUSED}")
     try:
-        todo = UnitSet(units, module.params["restart"], Cli(), module.check_mode, module.params["reload"])
-        changed = bool(len(todo.changes))
-        if not module.check_mode:
-            todo.apply()
+        with only_writer("service_set", module.check_mode):
+            todo = UnitSet(units, module.params["restart"], Cli(), module.check_mode, module.params["reload"])
+            changed = bool(len(todo.changes))
+            if not module.check_mode:
+                todo.apply()
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(changed=changed, commands=[" ".join(argv) for argv in todo.argvs], diff=todo.changes.diff())

@@ -105,6 +105,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import Kernel, SysctlSet, Unavailable
 
 
@@ -121,27 +122,32 @@ def main() -> t.NoReturn:
     )
     settings = module.params["settings"] if module.params["state"] == "present" else {}
     try:
-        todo = SysctlSet(
-            module.params["path"],
-            settings,
-            Kernel(),
-            StateFile("sysctl.json"),
-            StateFile("files.json"),
-        )
-        beaten = [
-            f"{item.key} is {item.value!r} at boot, from {item.path}, not {item.wanted!r} as in {module.params['path']}"
-            for item in todo.overrides()
-        ]
-        if beaten:
-            _judge(
-                module, module.params["overridden"], beaten, "Remove the key from that file, or give it the same value."
+        with only_writer("sysctl_set", module.check_mode):
+            todo = SysctlSet(
+                module.params["path"],
+                settings,
+                Kernel(),
+                StateFile("sysctl.json"),
+                StateFile("files.json"),
             )
-        foreseen = list(todo.unavailable)
-        _judge_unavailable(module, foreseen)
-        changed = bool(len(todo.changes))
-        if changed and not module.check_mode:
-            todo.apply()
-            _judge_unavailable(module, todo.unavailable[len(foreseen) :])
+            path = module.params["path"]
+            beaten = [
+                f"{item.key} is {item.value!r} at boot, from {item.path}, not {item.wanted!r} as in {path}"
+                for item in todo.overrides()
+            ]
+            if beaten:
+                _judge(
+                    module,
+                    module.params["overridden"],
+                    beaten,
+                    "Remove the key from that file, or give it the same value.",
+                )
+            foreseen = list(todo.unavailable)
+            _judge_unavailable(module, foreseen)
+            changed = bool(len(todo.changes))
+            if changed and not module.check_mode:
+                todo.apply()
+                _judge_unavailable(module, todo.unavailable[len(foreseen) :])
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     module.exit_json(
