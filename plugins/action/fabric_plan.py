@@ -188,9 +188,8 @@ def _misspelt_group(group: str, groups: t.Mapping[str, t.Sequence[str]]) -> list
         f"there is no group {group}, so every host would be of the rack, also {shown}, which "
         f"{'is' if len(others) == 1 else 'are'} not in {' or '.join(near)}"
     )
-    return [
-        intents.Problem("inventory", message, f"a group {group}, in place of {near[0]} or with it among its children")
-    ]
+    allowed = f"a group {group}, in place of {near[0]} or with it among its children"
+    return [intents.Problem("inventory", message, allowed)]
 
 
 def _bare(name: str) -> str:
