@@ -20,7 +20,8 @@ description:
   - Changing priority flow control, link mode, FEC, channels or rings takes the link down for a moment. That needs
     O(allow_disruption), and is refused while O(gpu_processes) names any; nothing is changed then.
   - A setting that is no longer asked for gets back the value that it had before this module changed it first. In
-    C(dscp_to_priority), C(ecn), C(accelerations), C(rings) and C(acs_control) each key is a setting of its own.
+    C(dscp_to_priority), C(ecn), C(accelerations), C(rings), C(link) and C(acs_control) each key is a setting of its
+    own.
   - What somebody else had under the name of one of its files is kept, and given back when the file goes.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
@@ -52,10 +53,10 @@ options:
             C(tc_bandwidth)), C(buffer_size) (eight numbers of bytes), C(prio_buffer) (eight numbers),
             C(cable_length_m), C(pfc) (eight booleans), C(pause) (dict with C(rx) and C(tx)), C(cnp_dscp),
             C(cnp_priority), C(ecn) (dict by priority of C(rp) and C(np), booleans), C(traffic_class) (byte),
-            C(rdma_cm_tos) (byte), C(accelerations) (dict of booleans), C(max_read_request_bytes), C(irq_affinity) (list
-            of CPUs such as V(0-55)), C(link) (dict with C(speed_gbps) and C(autoneg)), C(fec) (V(auto), V(rs),
-            V(baser), V(llrs) or V(off)), C(channels) (number of combined ones), C(rings) (V(max), or a dict with C(rx)
-            and C(tx)).
+            C(rdma_cm_mode) (V(RoCE v2) or V(IB/RoCE v1)), C(rdma_cm_tos) (byte), C(accelerations) (dict of booleans),
+            C(max_read_request_bytes), C(irq_affinity) (list of CPUs such as V(0-55)), C(link) (dict with C(speed_gbps)
+            and C(autoneg)), C(fec) (V(auto), V(rs), V(baser), V(llrs) or V(off)), C(channels) (number of combined
+            ones), C(rings) (V(max), or a dict with C(rx) and C(tx)).
           - A C(link) or C(fec) with which the link does not come back is taken back, and the call fails.
           - Interrupts that are pinned with C(irq_affinity) are kept from irqbalance by a policy of its own.
           - Absent ones keep the device's value.
@@ -182,9 +183,41 @@ def released(record: Record, entries: list[dict[str, t.Any]]) -> list[dict[str, 
     ]
 
 
+def joined(
+    entries: list[dict[str, t.Any]], leaving: list[dict[str, t.Any]]
+) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+    """Return both, where what goes back of a setting that is written in one goes with what is wanted of it."""
+    back = {entry["netdev"]: entry["settings"] for entry in leaving}
+    asked, moved = [], set()
+    for entry in entries:
+        settings = dict(entry["settings"])
+        for name in program.JOINT & settings.keys() & back.get(entry["netdev"], {}).keys():
+            if settings[name] is not None:
+                settings[name] = {**back[entry["netdev"]][name], **settings[name]}
+                moved.add((entry["netdev"], name))
+        asked.append({**entry, "settings": settings})
+    rest = []
+    for entry in leaving:
+        alone = {name: first for name, first in entry["settings"].items() if (entry["netdev"], name) not in moved}
+        rest += [{**entry, "settings": alone}] if alone else []
+    return asked, rest
+
+
 def farewell(entry: dict[str, t.Any]) -> str:
     names = ", ".join(entry["settings"])
     return f"{entry['netdev']} is gone, and with it what was set; nothing of it is given back or remembered ({names})"
+
+
+def first_of(step: program.Step, known: t.Any) -> t.Any:
+    """Return the first value of what is about to change; what is known of it is older."""
+    if step.knob.name not in program.KEYED:
+        return step.first if known is None else known
+    known = known or {}
+    if step.knob.name in program.JOINT and known:
+        # All keys were as they were before the first of them changed.
+        own = next(iter(known.values()))
+        return {**dict.fromkeys(step.first, own), **known}
+    return {**step.first, **known}
 
 
 def noted(record: Record, entries: list[dict[str, t.Any]], todos: list[program.Todo]) -> Record:
@@ -194,10 +227,7 @@ def noted(record: Record, entries: list[dict[str, t.Any]], todos: list[program.T
         netdev = entry["netdev"]
         before = dict(record.get(netdev, {}).get("before", {}))
         for step in todo.steps:
-            name = step.knob.name
-            before[name] = (
-                {**step.first, **before.get(name, {})} if name in program.KEYED else before.get(name, step.first)
-            )
+            before[step.knob.name] = first_of(step, before.get(step.knob.name))
         if before:
             new[netdev] = {"port": {key: entry[key] for key in ("netdev", "hca", "port", "pci")}, "before": before}
     return new
@@ -254,9 +284,9 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
     state = StateFile("nics.json")
     originals = StateFile("files.json")
     record = load(state)
-    leaving = released(record, entries)
+    asked, leaving = joined(entries, released(record, entries))
     back = [todo for entry in leaving if is_there(entry) for todo in program.plan(entry, cli).backwards()]
-    forward = [program.plan(entry, cli) for entry in entries]
+    forward = [program.plan(entry, cli) for entry in asked]
     todos = [*back, *forward]
     refuse(todos, module.params["allow_disruption"], module.params["gpu_processes"])
 
@@ -280,7 +310,7 @@ def run(module: AnsibleModule) -> dict[str, t.Any]:
         try:
             for todo in back:
                 program.apply(todo)
-            for entry, todo in zip(entries, forward):
+            for entry, todo in zip(asked, forward):
                 program.bring_about(entry, todo, cli)
         except program.LinkLost as exc:
             # What cost the link must not cost it again at the next boot.

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+#: Where packets may be lost: the NIC sends again what is missing, by itself and not all at once.
+LOSSY_RECOVERY = {"adp_retrans": True, "tx_window": True, "slow_restart": True}
+#: The GIDs that connections of RDMA-CM get, which must be routed to have a DSCP at all.
+RDMA_CM_MODE = "RoCE v2"
+
 
 def rack_values(intent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """``plan.rack.roce``: what hosts, switches and tests must agree on."""
@@ -93,6 +98,7 @@ def port_values(intent: t.Mapping[str, t.Any], virtual: bool) -> dict[str, t.Any
         # 802.3x pause stops the whole link and excludes PFC
         "pause": {"rx": False, "tx": False},
         "traffic_class": values["traffic_class"],
+        "rdma_cm_mode": RDMA_CM_MODE,
         "rdma_cm_tos": values["rdma_cm_tos"],
         "cnp_dscp": values["cnp_dscp"],
         "cnp_priority": values["cnp_priority"],
@@ -102,8 +108,10 @@ def port_values(intent: t.Mapping[str, t.Any], virtual: bool) -> dict[str, t.Any
     for setting in ("buffer_size", "priority_to_buffer"):
         if intent[f"gpu_fabric_roce_{setting}"]:
             wanted["prio_buffer" if setting == "priority_to_buffer" else setting] = intent[f"gpu_fabric_roce_{setting}"]
-    if intent["gpu_fabric_roce_accelerations"]:
-        wanted["accelerations"] = dict(intent["gpu_fabric_roce_accelerations"])
+    recovery = LOSSY_RECOVERY if values["profile"] == "lossy" else {}
+    accelerations = {**recovery, **intent["gpu_fabric_roce_accelerations"]}
+    if accelerations:
+        wanted["accelerations"] = accelerations
     if intent["gpu_fabric_cable_length_m"] is not None:
         wanted["cable_length_m"] = intent["gpu_fabric_cable_length_m"]
     return wanted

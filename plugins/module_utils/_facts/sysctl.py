@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.tools import Tools
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import sysctl_output
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._source import Source
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import DIRECTORIES
 
 __all__ = ["KEYS", "collect", "files", "normalize"]
 
@@ -40,8 +41,6 @@ _PER_INTERFACE = {
     "ipv4": ("arp_ignore", "arp_announce", "arp_filter", "rp_filter", "accept_local"),
     "ipv6": ("accept_ra", "autoconf", "addr_gen_mode", "disable_ipv6"),
 }
-#: In the order of precedence: a file hides those of its name further down.
-_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 
 
 def collect(source: Source, tools: Tools, interfaces: Iterable[str] = (), extra: Iterable[str] = ()) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def normalize(key: str) -> str:
 def files(source: Source) -> list[dict[str, Any]]:
     """`{path, entries}` in the order in which systemd-sysctl applies them: by file name, whatever the directory."""
     chosen: dict[str, str] = {}
-    for directory in _DIRECTORIES:
+    for directory in DIRECTORIES:
         for name in source.listdir(directory):
             if name.endswith(".conf"):
                 chosen.setdefault(name, f"{directory}/{name}")

@@ -12,10 +12,12 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Port
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs import KeyedKnob, Port, attribute
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.pcie import DEVICES
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers import mlxreg
 
 REGISTER = "ROCE_ACCL"
+NVIDIA = "0x15b3"
 
 
 class Accelerations(KeyedKnob):
@@ -26,7 +28,10 @@ class Accelerations(KeyedKnob):
 
     def __init__(self, port: Port, cli: Cli, wanted: t.Collection[str]) -> None:
         self.pci, self.cli, self.wanted = port.pci, cli, wanted
-        self.tool = next((name for name in ("mlxreg", "mstreg") if cli.which(name)), None)
+        # The tools open whatever they are given; no other vendor's card is to be asked for its registers.
+        vendor = (attribute(f"{DEVICES}/{port.pci}/vendor") or NVIDIA).strip()
+        tools = ("mlxreg", "mstreg") if vendor == NVIDIA else ()
+        self.tool = next((name for name in tools if cli.which(name)), None)
 
     def _fields(self) -> dict[str, int]:
         if self.tool is None or self.pci is None:

@@ -56,7 +56,7 @@ class LinkMode(EthtoolKnob, KeyedKnob):
     With negotiation, only the modes of that speed are offered to the other end; without, the port is forced to it.
     ``modes`` stands for a selection that a speed does not say, so that a first value can be given back.
 
-    One hangs on the other, so the first value of each is all that the port had, and both are written in one.
+    One hangs on the other: the first value of each is all that the port had by itself, and both are written in one.
     """
 
     name = "link"
@@ -88,15 +88,12 @@ class LinkMode(EthtoolKnob, KeyedKnob):
         return {key: present for key, value in wanted.items() if not isinstance(value, dict)}
 
     def meant(self, wanted: t.Any) -> t.Any:
-        whole = {key: value for key, value in wanted.items() if isinstance(value, dict)}
-        plain = {key: value for key, value in wanted.items() if key not in whole}
-        value: dict[str, t.Any] = {}
-        for first in whole.values():
-            value.update(first)
-        value.update({key: first[key] for key, first in whole.items()})
-        if "speed_gbps" in plain or ("speed_gbps" in whole and "modes" not in whole["speed_gbps"]):
-            value.pop("modes", None)
-        return {**value, **plain}
+        """What is asked for over what the port had, where some of that goes back; modes are part of the speed."""
+        asked = {key: value for key, value in wanted.items() if not isinstance(value, dict)}
+        had = dict(next((value for value in wanted.values() if isinstance(value, dict)), {}))
+        if "speed_gbps" in asked:
+            had.pop("modes", None)
+        return {**had, **asked}
 
     def write(self, value: dict[str, t.Any]) -> None:
         words = []

@@ -28,6 +28,8 @@ class FakeCli:
         self.commands: list[str] = []
         self.pfc = [0] * 8
         self.dscp: dict[int, int] = {}
+        # whether mlnx_qos shows what the firmware maps by itself, as OFED's own files do
+        self.full_table = True
         self.pause = {"rx": "on", "tx": "on"}
         self.refuse_pfc = False
         self.dcbx = ["host", "cee", "ieee"]
@@ -91,6 +93,12 @@ class FakeCli:
         if kind == "app" and verb == "flush":
             self.dscp.clear()
             return ""
+        if kind == "app" and verb == "del":
+            gone = {int(d): int(p) for d, p in (pair.split(":") for pair in values[1:])}
+            if not gone.items() <= self.dscp.items():
+                raise Refused("Attribute write: No such file or directory\n")
+            self.dscp = {dscp: prio for dscp, prio in self.dscp.items() if dscp not in gone}
+            return ""
         if kind == "app":
             wanted = {int(d): int(p) for d, p in (pair.split(":") for pair in values[1:])}
             replaced = [dscp for dscp, prio in wanted.items() if self.dscp.get(dscp, prio) != prio]
@@ -136,13 +144,13 @@ class FakeCli:
             expected = 100 if "ets" in lists["tc-tsa"] else 0
             if sum(lists["tc-bw"]) not in (100, expected):
                 raise Refused(f"Bandwidth percentages in tc-bw sum to {sum(lists['tc-bw'])}%, expected {expected}%\n")
-        self.keep_lossless_room(lists["buffer-size"])
+        self.keep_lossless_room(lists["buffer-size"], lists["prio-buffer"])
         self.tsa, self.prio_tc = lists["tc-tsa"], lists["prio-tc"]
         self.tc_bw = [share if kind == "ets" else 0 for share, kind in zip(lists["tc-bw"], self.tsa)]
         self.buffer_size, self.prio_buffer = lists["buffer-size"], lists["prio-buffer"]
 
-    def keep_lossless_room(self, sizes: list[int]) -> None:
-        for priority, buffer in enumerate(self.prio_buffer):
+    def keep_lossless_room(self, sizes: list[int], places: list[int]) -> None:
+        for priority, buffer in enumerate(places):
             if self.pfc[priority] and not sizes[buffer]:
                 raise Refused("Attribute write: Invalid argument\n", "Buffers commands error\n")
 
@@ -158,8 +166,10 @@ class FakeCli:
             self.pfc = [0] * 8
         if "--pfc" in options:
             self.pfc = [int(flag) for flag in options["--pfc"].split(",")]
-        if "--buffer_size" in options:
-            self.keep_lossless_room([int(word) for word in options["--buffer_size"].split(",")])
+        if {"--buffer_size", "--prio2buffer"} & set(options):
+            room = {"--buffer_size": self.buffer_size, "--prio2buffer": self.prio_buffer}
+            given = {option: [int(word) for word in options[option].split(",")] for option in room if option in options}
+            self.keep_lossless_room(*{**room, **given}.values())
         for option, name in (
             ("--prio_tc", "prio_tc"),
             ("--tcbw", "tc_bw"),
@@ -171,12 +181,15 @@ class FakeCli:
         if "--tsa" in options:
             self.tsa = options["--tsa"].split(",")
         if "--dscp2prio" in options:
-            _, dscp, prio = options["--dscp2prio"].split(",")
-            self.dscp[int(dscp)] = int(prio)
+            verb, dscp, prio = options["--dscp2prio"].split(",")
+            if verb == "set":
+                self.dscp[int(dscp)] = int(prio)
+            elif self.dscp.pop(int(dscp)) != int(prio):
+                raise Refused("", "dscp2prio command failed\n")
         if "--trust" in options:
             self.trust = options["--trust"]
         table: dict[int, list[int]] = {}
-        for dscp in range(64):
+        for dscp in range(64) if self.full_table else self.dscp:
             table.setdefault(self.dscp.get(dscp, dscp >> 3), []).append(dscp)
         rows = [
             f"\tprio:{prio} dscp:{','.join(f'{dscp:02}' for dscp in sorted(dscps, reverse=True))},"

@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import knobs, pcie, program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import accelerations, knobs, pcie, program
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -32,8 +34,9 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("NET", "INFINIBAND", "DEBUG"):
         monkeypatch.setattr(knobs, name, str(tmp_path / name.lower()))
         monkeypatch.setitem(program.CLASSES, name.lower(), str(tmp_path / name.lower()))
-    monkeypatch.setattr(knobs.RdmaCmTos, "root", str(tmp_path / "rdma_cm"))
-    monkeypatch.setattr(pcie, "DEVICES", str(tmp_path / "devices"))
+    monkeypatch.setattr(knobs.RdmaCmDefault, "root", str(tmp_path / "rdma_cm"))
+    for module in (pcie, accelerations):
+        monkeypatch.setattr(module, "DEVICES", str(tmp_path / "devices"))
     monkeypatch.setattr(pcie, "LOCKDOWN", str(tmp_path / "lockdown"))
     (tmp_path / "lockdown").write_text("[none] integrity confidentiality\n")
     return tmp_path
@@ -113,6 +116,70 @@ def test_connections_of_an_adapter_that_is_not_there_yet(kernel: Path) -> None:
     put(kernel / "rdma_cm/mlx5_0/ports/1", default_roce_tos="0\n")
     (step,) = program.plan(entry(rdma_cm_tos=106), FakeCli()).steps
     assert step.before == 0
+
+
+def configfs(kernel: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> Path:
+    """The kernel makes what is in a device's folder, and keeps the values when the folder goes."""
+    root = kernel / "rdma_cm"
+    root.mkdir()
+    put(kernel / "infiniband/mlx5_0", node_type="1: CA\n")
+    kept = dict(files)
+    made, gone = os.mkdir, os.rmdir
+
+    def mkdir(path: str, *more: int) -> None:
+        made(path, *more)
+        if Path(path).parent == root:
+            put(Path(path) / "ports/1", **kept)
+
+    def rmdir(path: str) -> None:
+        for file in (Path(path) / "ports/1").iterdir():
+            kept[file.name] = file.read_text()
+            file.unlink()
+        for folder in ("ports/1", "ports", ""):
+            gone(Path(path) / folder)
+
+    monkeypatch.setattr(knobs.os, "mkdir", mkdir)
+    monkeypatch.setattr(knobs.os, "rmdir", rmdir)
+    return root
+
+
+def test_connections_get_routed_gids(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mode and the type of service of RDMA-CM, whose folder is left as it was found."""
+    root = configfs(kernel, monkeypatch, default_roce_mode="IB/RoCE v1\n", default_roce_tos="0\n")
+    wanted = entry(rdma_cm_mode="RoCE v2", rdma_cm_tos=106)
+    todo = program.plan(wanted, FakeCli())
+    assert {step.knob.name: step.before for step in todo.steps} == {"rdma_cm_mode": "IB/RoCE v1", "rdma_cm_tos": 0}
+    program.apply(todo)
+    assert program.plan(wanted, FakeCli()).steps == [] and list(root.iterdir()) == []
+
+
+def test_the_ports_of_a_bond_share_its_adapter(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their units start at once at boot: neither may take the other's folder away while it writes."""
+    root = configfs(kernel, monkeypatch, default_roce_tos="0\n")
+    said: list[object] = []
+
+    def unit() -> None:
+        for _ in range(40):
+            try:
+                said.append(program.plan(entry(rdma_cm_tos=0), FakeCli()))
+            except Failure as exc:
+                said.append(exc)
+
+    units = [threading.Thread(target=unit) for _ in range(4)]
+    for thread in units:
+        thread.start()
+    for thread in units:
+        thread.join()
+    assert said == [(program.port_of(entry()), [], [])] * 160 and list(root.iterdir()) == []
+
+
+def test_no_other_vendors_card_is_asked_for_its_registers(kernel: Path) -> None:
+    wanted = entry(accelerations={"adp_retrans": True})
+    for vendor, asked in (("0x14e4\n", []), ("0x15b3\n", ["mlxreg"])):
+        put(kernel / "devices" / BDF, vendor=vendor)
+        cli = FakeCli(("mlxreg",))
+        assert program.plan(wanted, cli).unsupported == ([] if asked else ["accelerations"])
+        assert [command.split()[0] for command in cli.commands] == asked
 
 
 def test_a_value_that_is_no_number_is_named(kernel: Path) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Re
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._parsers.ethtool import speed_of, speeds_of
+from ansible_collections.railyard.gpu_fabric.plugins.modules import nic_settings
 
 MODES = ["25000baseCR/Full", "100000baseCR2/Full", "100000baseCR4/Full", "200000baseCR4/Full", "400000baseCR4/Full"]
 WANTED = {
@@ -195,6 +196,65 @@ def test_a_selection_that_no_speed_says_is_given_back_mode_by_mode() -> None:
     assert port.state == before and plan(port, first_values(todo)).steps == []
 
 
+class Runs:
+    """Runs of the module on one port, with the record of first values between them."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.record: nic_settings.Record = {}
+
+    def __call__(self, wanted: dict[str, t.Any]) -> bool:
+        entries = [{**program.Port("rail0")._asdict(), "settings": wanted}]
+        asked, leaving = nic_settings.joined(entries, nic_settings.released(self.record, entries))
+        back = [plan(self.port, entry["settings"]) for entry in leaving]
+        forward = [plan(self.port, entry["settings"]) for entry in asked]
+        self.record = nic_settings.noted(self.record, entries, forward)
+        for todo in (*back, *forward):
+            program.apply(todo)
+        self.record = nic_settings.settled(self.record, entries)
+        return any(todo.steps for todo in (*back, *forward))
+
+
+FORCED = {"speed_gbps": 100, "autoneg": False}
+
+
+def test_negotiation_goes_back_while_the_speed_stays() -> None:
+    port = Port()
+    before, run = port.state, Runs(port)
+    run({"link": FORCED})
+    assert run({"link": {"speed_gbps": 100}})
+    assert port.autoneg and port.offered == MODES[1:3]
+    assert port.ran[-1] == "ethtool -s rail0 speed 100000 duplex full autoneg on"
+    assert not run({"link": {"speed_gbps": 100}})
+    run({})
+    assert port.state == before and run.record == {}
+
+
+@pytest.mark.parametrize("offered", [MODES, [MODES[0], MODES[2]]])
+def test_the_speed_goes_back_while_negotiation_stays(offered: list[str]) -> None:
+    port = Port()
+    port.offered = list(offered)
+    before, run = port.state, Runs(port)
+    run({"link": {"speed_gbps": 400, "autoneg": True}})
+    assert run({"link": {"autoneg": True}}) and port.state == before
+    assert not run({"link": {"autoneg": True}})
+    run({"link": {**FORCED, "speed_gbps": 200}})
+    run({})
+    assert port.state == before and run.record == {}
+
+
+@pytest.mark.parametrize("shows_forced", [True, False])
+def test_a_port_that_was_forced_is_forced_again(shows_forced: bool) -> None:
+    port = Port(shows_forced=shows_forced)
+    plain = Runs(port)
+    plain({"link": FORCED})
+    before, run = port.state, Runs(port)
+    run({"link": {"autoneg": True}})
+    assert port.autoneg and port.offered == MODES
+    run({})
+    assert (port.autoneg, port.forced) == (False, 100) and port.state == before
+
+
 def test_autoneg_alone_leaves_the_offered_modes() -> None:
     port = Port()
     port.offered = [MODES[3]]
@@ -275,6 +335,28 @@ STATES = st.fixed_dictionaries(
         "rings": st.fixed_dictionaries({}, optional={side: st.sampled_from([64, 1024, 8192]) for side in ("rx", "tx")}),
     },
 )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries({}, optional={"speed_gbps": st.sampled_from([25, 100]), "autoneg": st.booleans()}).filter(
+            lambda link: link.get("autoneg") is not False or "speed_gbps" in link
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.booleans(),
+)
+def test_whatever_was_asked_of_a_link_meanwhile_it_is_given_back(wishes: t.Any, shows_forced: bool) -> None:
+    port = Port(shows_forced=shows_forced)
+    before, run = port.state, Runs(port)
+    for link in wishes:
+        wanted = {"link": link} if link else {}
+        run(wanted)
+        assert not run(wanted), "a second run has nothing to do"
+    run({})
+    assert port.state == before and run.record == {}
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import program
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import knobs, program
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -44,6 +44,68 @@ def test_sizes_are_read_from_every_release_of_mlnx_qos() -> None:
     assert program.plan(entry(buffer_size=cli.buffer_size), cli) == (program.port_of(entry()), [], [])
 
 
+@EITHER
+def test_entries_that_were_not_there_before_go_again(tool: str) -> None:
+    """A table that somebody had filled in part keeps that part and nothing else."""
+    cli = FakeCli((tool,))
+    cli.trust, cli.full_table, cli.dscp = "dscp", False, {46: 5, 48: 7}
+    todo = program.plan(entry(dscp_to_priority={"26": 3, "48": 6}), cli)
+    (step,) = todo.steps
+    assert step.first == {"26": None, "48": 7}
+    program.apply(todo)
+    assert cli.dscp == {46: 5, 48: 6, 26: 3}
+    back = program.plan(entry(dscp_to_priority=step.first), cli)
+    program.apply(back)
+    assert cli.dscp == {46: 5, 48: 7} and program.plan(entry(dscp_to_priority=step.first), cli).steps == []
+
+
+def test_a_table_that_came_with_trust_goes_with_trust() -> None:
+    cli = FakeCli(("dcb",))
+    wanted = entry(trust="dscp", dscp_to_priority={"26": 3, "48": 6})
+    todo = program.plan(wanted, cli)
+    first = {step.knob.name: step.first for step in todo.steps}
+    program.apply(todo)
+    for part in program.plan(entry(**first), cli).backwards():
+        program.apply(part)
+    assert cli.dscp == {} and program.plan(entry(**first), cli).steps == []
+    # The driver was loaded anew meanwhile, with trust as the firmware had kept it.
+    cli.dscp = {dscp: dscp >> 3 for dscp in range(64)}
+    program.apply(program.plan(entry(dscp_to_priority=first["dscp_to_priority"]), cli))
+    assert len(cli.dscp) == 64
+    for part in program.plan(entry(**first), cli).backwards():
+        program.apply(part)
+    assert cli.dscp == {}
+
+
+@EITHER
+def test_room_and_who_gets_it_change_in_one(tool: str) -> None:
+    """The driver refuses to take the room of a lossless priority, even if that is to move elsewhere."""
+    cli = FakeCli((tool,))
+    cli.pfc, cli.prio_buffer = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]
+    wanted = {"buffer_size": [20016, 0, 156096, 0, 0, 0, 0, 0], "prio_buffer": [0, 0, 0, 2, 0, 0, 0, 0]}
+    todo = program.plan(entry(**wanted), cli)
+    program.apply(todo)
+    assert (cli.buffer_size, cli.prio_buffer) == (wanted["buffer_size"], wanted["prio_buffer"])
+    first = {step.knob.name: step.first for step in todo.steps}
+    for part in program.plan(entry(**first), cli).backwards():
+        program.apply(part)
+    assert (cli.buffer_size[1], cli.prio_buffer[3]) == (156096, 1)
+
+
+@pytest.mark.parametrize(("own", "used"), [("mlx5_core", "mlnx_qos"), ("bnxt_en", "dcb"), ("ice", "dcb")])
+def test_each_driver_has_the_tool_that_knows_it(
+    own: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knobs, "NET", str(tmp_path))
+    (tmp_path / "drivers" / own).mkdir(parents=True)
+    (tmp_path / "no-such-rail/device").mkdir(parents=True)
+    (tmp_path / "no-such-rail/device/driver").symlink_to(tmp_path / "drivers" / own)
+    cli = FakeCli(("mlnx_qos", "dcb", "ethtool"))
+    todo = program.plan(entry(pfc=[False] * 8, pause={"rx": False, "tx": False}), cli)
+    assert {command.split()[0] for command in cli.commands} == {used, "ethtool"}
+    assert todo.flaps == (own != "mlx5_core"), "other drivers train the link anew for 802.3x pause"
+
+
 def test_a_map_that_is_right_in_the_end_is_no_failure() -> None:
     """dcb wants to take out the entry that the driver has replaced already, and says that there is none."""
     cli = FakeCli(("dcb",))
@@ -59,6 +121,21 @@ def test_what_the_tool_says_of_a_value_that_was_not_set(tool: str) -> None:
     todo = program.plan(entry(buffer_size=[262144] + [0] * 7), cli)
     with pytest.raises(Failure, match=r"no-such-rail: buffer_size is 20016,156096,.*, wanted 262144,0.* exited with 1"):
         program.apply(todo)
+
+
+class ReadOnly(FakeCli):
+    """A BlueField in DPU mode: it shows its ports to the host, and lets it set nothing."""
+
+    def dcb(self, words: list[str]) -> str:
+        if "set" in words or "replace" in words:
+            raise Refused("Attribute write: Operation not supported\n")
+        return super().dcb(words)
+
+
+def test_a_card_that_shows_its_ports_and_keeps_them_is_told_with_the_remedy() -> None:
+    cli = ReadOnly(("dcb",))
+    with pytest.raises(Failure, match=r"pfc is 0,.*not supported.*DPU mode.*gpu_fabric_exclude_devices"):
+        program.apply(program.plan(entry(pfc=MASK), cli))
 
 
 class Broken(FakeCli):

@@ -125,6 +125,7 @@ def test_one_dscp_moves_everything():
         qos = host["qos"]["enmlx5_15"]
         assert qos["dscp_to_priority"] == {str(dscp): priority, "48": 6}
         assert (qos["trust"], qos["traffic_class"], qos["rdma_cm_tos"]) == ("dscp", tc, tc)
+        assert qos["rdma_cm_mode"] == "RoCE v2", "RoCE v1 has no DSCP"
         assert qos["pfc"] == [bool(flag) for flag in mask]
         assert host["nic_ports"][0]["settings"] == {**qos, "max_read_request_bytes": 4096}
         assert qos["ecn"] == {str(priority): {"rp": True, "np": True}}
@@ -144,6 +145,11 @@ def test_profiles_without_lossless_class():
     lossy = boxes.rack({"gpu-01": boxes.hgx_h100().done()}, roce_profile="lossy")
     assert lossy["rack"]["roce"]["pfc"] == [0] * 8
     assert lossy["hosts"]["gpu-01"]["nccl_env"]["NCCL_IB_TC"] == "106"
+    recovery = {"adp_retrans": True, "tx_window": True, "slow_restart": True}
+    assert lossy["hosts"]["gpu-01"]["qos"]["enmlx5_15"]["accelerations"] == recovery
+    own = plan_one(boxes.hgx_h100(), roce_profile="lossy", roce_accelerations={"tx_window": False})
+    assert own["qos"]["enmlx5_15"]["accelerations"] == {**recovery, "tx_window": False}
+    assert "accelerations" not in plan_one(boxes.hgx_h100())["qos"]["enmlx5_15"], "the firmware's own are right"
     none = boxes.rack({"gpu-01": boxes.hgx_h100().done()}, roce_profile="none")["hosts"]["gpu-01"]
     assert none["qos"] == {}
     assert {tuple(port["settings"]) for port in none["nic_ports"]} == {("max_read_request_bytes",)}
