@@ -213,6 +213,8 @@ class CommandLine:
         self.wanted = list(dict.fromkeys(arguments))
         self._state = state
         self._record = state.load()
+        #: What was taken away earlier, and the kernel that ran then still had.
+        self._leaving = list(self._record.get("leaving", []))
         self._loader = choose(cli, root, originals)
         recorded = list(self._record.get("arguments", []))
         if self._loader is None and (self.wanted or recorded):
@@ -252,8 +254,18 @@ class CommandLine:
 
     @property
     def stale(self) -> list[str]:
-        """What it was started with, and is not wanted any more."""
-        return [token for token in self._ours if token not in self.wanted and token in self.booted]
+        """What of ours it was started with, and the next one will not be."""
+        ours = dict.fromkeys([*self._leaving, *self._ours])
+        return [
+            token
+            for token in ours
+            if token in self.booted and token not in self.wanted and not self._comes_again(token)
+        ]
+
+    def _comes_again(self, token: str) -> bool:
+        """Whether others give the argument to every kernel."""
+        times = min((entry.count(token) for entry in self._entries), default=0)
+        return times > (token in self._ours)
 
     @property
     def doubts(self) -> list[str]:
@@ -262,11 +274,13 @@ class CommandLine:
         beaten = dict.fromkeys(text for line in lines for text in overruled(self.wanted, line))
         found = [f"{text} on the kernel's command line, and the kernel goes by the last: remove it" for text in beaten]
         trace = self._loader.trace if self._loader else ""
-        if self.missing and trace and not any(token.startswith(trace) for token in self.booted):
-            found.append(
+        if trace and not any(token.startswith(trace) for token in self.booted):
+            found += [
                 f"The running kernel was not started by GRUB (its command line has no {trace}): where this host boots "
-                f"by other means, {' '.join(self.missing)} must be given there"
-            )
+                f"by other means, {' '.join(arguments)} must be {done} there"
+                for arguments, done in ((self.missing, "given"), (self.stale, "taken away"))
+                if arguments
+            ]
         return found
 
     def apply(self) -> None:
@@ -277,14 +291,22 @@ class CommandLine:
         replaced = list(dict.fromkeys([*self._record.get("replaced", []), *theirs]))
         kept = [token for token in replaced if key(token) in keys]
         # Before anything changes: what a run that dies has written is known as ours.
-        self._state.save({"arguments": list(dict.fromkeys([*ours, *wanted])), "replaced": replaced})
+        self._save(list(dict.fromkeys([*ours, *wanted])), replaced, self.stale)
         try:
             self._loader.write(wanted, ours, [token for token in replaced if token not in kept])
             self._verify()
         except Failure as exc:
             raise Failure(f"{str(exc).rstrip('.')}. {self._undo(replaced)}", **exc.details) from exc
-        record = {"arguments": wanted, **({"replaced": kept} if kept else {})}
-        self._state.save(record if wanted else {})
+        self._leaving, self._ours = self.stale, wanted
+        self._save(wanted, kept, self.stale)
+
+    def settle(self) -> None:
+        """Forget what was taken away once a kernel runs that was started without it."""
+        self._save(self._record.get("arguments", []), self._record.get("replaced", []), self.stale)
+
+    def _save(self, arguments: t.Sequence[str], replaced: t.Sequence[str], leaving: t.Sequence[str]) -> None:
+        parts = {"arguments": arguments, "replaced": replaced, "leaving": leaving}
+        self._state.save({name: list(part) for name, part in parts.items() if part})
 
     def _verify(self) -> None:
         assert self._loader is not None

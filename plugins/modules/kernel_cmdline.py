@@ -19,7 +19,8 @@ description:
   - Where the boot entries lack an argument after that, what was written is taken back. An argument that a later one of
     another value takes the effect of, and a kernel that GRUB did not start, are warned of.
   - Arguments are compared one by one, in no order, with what every boot entry holds and with what the running kernel
-    was started with. It never reboots; RV(reboot_required) says whether a reboot is missing.
+    was started with. It never reboots; RV(reboot_required) says whether a reboot is missing. Arguments that were taken
+    away are remembered, so that every call says so until a kernel runs that was started without them.
 extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
@@ -54,7 +55,9 @@ missing:
   elements: str
   sample: [iommu=pt]
 stale:
-  description: Arguments of this module that the running kernel was started with and that are not wanted any more.
+  description: >-
+    Arguments of this module that the running kernel was started with and the next one will not be, whichever call took
+    them away.
   returned: success
   type: list
   elements: str
@@ -83,10 +86,11 @@ def main() -> t.NoReturn:
     try:
         with only_writer("kernel_cmdline", module.check_mode):
             line = CommandLine(wanted, Cli(), StateFile("kernel_cmdline.json"), StateFile("files.json"))
-            missing, stale = line.missing, line.stale
             if len(line.changes) and not module.check_mode:
                 line.apply()
-            doubts = line.doubts
+            elif not module.check_mode:
+                line.settle()
+            missing, stale, doubts = line.missing, line.stale, line.doubts
     except Failure as exc:
         module.fail_json(msg=str(exc), **exc.details)
     if missing or stale:

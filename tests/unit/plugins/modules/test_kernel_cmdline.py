@@ -97,6 +97,8 @@ class Machine(Cli):
         line = self.line(*wanted)
         if len(line.changes):
             line.apply()
+        else:
+            line.settle()
         return line
 
 
@@ -124,6 +126,70 @@ def test_arguments_come_to_what_is_there_and_go_again(machine: Machine) -> None:
     assert [sorted(entry) for entry in next_boot(machine)] == [sorted(entry) for entry in before]
     assert line.stale == ["iommu=pt", "pci=realloc=off"], "this kernel still has them"
     assert not len(machine.line().changes) and machine.file(DROP_IN) is None
+
+
+def test_every_run_says_that_a_reboot_is_missing_until_there_was_one(machine: Machine) -> None:
+    machine.apply("iommu=pt", "pci=noats", "never=booted")
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet iommu=pt pci=noats panic=5")
+    assert machine.line("iommu=pt").stale == ["pci=noats"], "foretold"
+    assert machine.apply("iommu=pt").stale == ["pci=noats"]
+    assert machine.apply("iommu=pt").stale == ["pci=noats"] and not len(machine.line("iommu=pt").changes)
+    assert machine.line("iommu=pt", "pci=noats").stale == [], "wanted again"
+    assert machine.apply().stale == ["pci=noats", "iommu=pt"]
+    for _ in range(2):
+        line = machine.apply()
+        assert sorted(line.stale) == ["iommu=pt", "pci=noats"] and not len(line.changes)
+    assert machine.line("never=booted").missing == ["never=booted"]
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet pci=noats panic=5")
+    assert machine.apply().stale == ["pci=noats"], "an older entry was booted"
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet panic=5")
+    assert machine.apply().stale == [] and not (machine.root / "state").exists()
+    # whoever gives it now is none of ours
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet pci=noats")
+    assert machine.line().stale == []
+
+
+def test_looking_forgets_nothing(machine: Machine) -> None:
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet iommu=pt")
+    machine.apply("iommu=pt")
+    machine.apply()
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet")
+    machine.line()
+    assert (machine.root / "state/kernel_cmdline.json").exists()
+
+
+def test_an_argument_that_others_give_to_every_kernel_needs_no_reboot_to_go(machine: Machine) -> None:
+    machine.apply("iommu=pt")
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet iommu=pt")
+    assert machine.apply().stale == ["iommu=pt"]
+    for arguments in machine.kernels.values():
+        arguments.append("iommu=pt")
+    if "update-grub" in machine.tools:
+        machine.file("etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt"\n')
+        machine.run(["update-grub"])
+    assert machine.apply().stale == [] and not (machine.root / "state").exists()
+
+
+def test_an_argument_that_another_loader_still_gives_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "update-grub")
+    machine.apply("iommu=pt")
+    machine.boot("root=/dev/vda ro iommu=pt")
+    machine.apply()
+    assert [text.partition("means, ")[2] for text in machine.line().doubts] == ["iommu=pt must be taken away there"]
+
+
+def test_what_goes_is_known_after_a_run_that_was_cut_off(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.apply("iommu=pt")
+    machine.boot("BOOT_IMAGE=/boot/vmlinuz ro quiet iommu=pt")
+
+    def cut() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        line = machine.line()
+        patch.setattr(line, "_verify", cut)
+        line.apply()
+    assert machine.apply().stale == ["iommu=pt"] and machine.apply().stale == ["iommu=pt"]
 
 
 def test_only_what_was_added_is_taken_away(machine: Machine) -> None:
