@@ -35,7 +35,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.knobs imp
     file_knobs,
     shown,
 )
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import PARTS, qos_knobs
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic.qos import BUFFERS, PARTS, qos_knobs
 
 CONFIG = "/etc/gpu_fabric/nics.json"
 QOS = frozenset(PARTS)
@@ -152,8 +152,9 @@ def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[
 def port_knobs(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[Knob]:
     parts = {name: value for name, value in wanted.items() if name in QOS}
     knobs = qos_knobs(port, cli, parts) if parts else []
-    # 802.3x pause goes off before PFC comes on: a port has one or the other.
-    place = next((index for index, knob in enumerate(knobs) if knob.name == "pfc"), len(knobs))
+    # 802.3x pause goes off before PFC comes on: a port has one or the other. While it is on, mlx5 takes all buffers for
+    # lossless and refuses sizes that are right without it.
+    place = next((index for index, knob in enumerate(knobs) if knob.name in (*BUFFERS, "pfc")), len(knobs))
     knobs.insert(place, Pause(port, cli))
     return [
         *ethernet_knobs(port, cli),
@@ -293,6 +294,23 @@ def load(path: str) -> list[dict[str, t.Any]]:
         raise Failure(f"Cannot read {path}: {exc!r}. The next run of the rdma role writes it anew") from exc
 
 
+def chosen(entries: list[dict[str, t.Any]], names: t.Collection[str]) -> t.Iterator[dict[str, t.Any]]:
+    """The entries that are meant. A port brings the bridges above it along.
+
+    Its unit runs when it appears again, perhaps after a reset of its whole branch, and a bridge that was reset has its
+    access control again from the kernel.
+    """
+    control = next((entry["settings"].get("acs_control") for entry in entries if entry["netdev"] == HOST), None) or {}
+    for entry in entries:
+        if names and entry["netdev"] not in names:
+            continue
+        yield entry
+        above = os.path.realpath(os.path.join(pcie.DEVICES, entry.get("pci") or "")).split("/")
+        mine = {bridge: word for bridge, word in control.items() if bridge in above}
+        if mine and HOST not in (names or [HOST]):
+            yield {"netdev": HOST, "settings": {"acs_control": mine}}
+
+
 def main(argv: list[str] | None = None) -> int:
     """The program: 0 when all is as wanted, 1 when something could not be made so, 3 when ``check`` finds drift."""
     parser = argparse.ArgumentParser(prog="gpu-fabric-nic", description="Run-time settings of the fabric's NIC ports")
@@ -311,12 +329,9 @@ def main(argv: list[str] | None = None) -> int:
     if unknown:
         print(f"{arguments.config} does not configure {', '.join(sorted(unknown))}", file=sys.stderr)
         return 1
-    for entry in entries:
-        netdev = entry["netdev"]
-        if arguments.netdev and netdev not in arguments.netdev:
-            continue
+    for entry in chosen(entries, arguments.netdev):
         try:
-            if netdev != HOST:
+            if entry["netdev"] != HOST:
                 await_port(entry, arguments.wait)
             todo = plan(entry, cli)
             for step in todo.steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import (
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fake_nic import FakeCli
+from fake_nic import FakeCli, Refused
 
 WANTED = {
     "trust": "dscp",
@@ -295,6 +296,23 @@ def test_pause_goes_off_before_pfc_comes_on(qos_tool: str) -> None:
     assert pause < pfc
 
 
+@pytest.mark.parametrize("qos_tool", ["mlnx_qos", "dcb"])
+def test_pause_goes_off_before_buffers_are_cut(qos_tool: str) -> None:
+    """mlx5 wants lossless room in every buffer of a port that has it on."""
+
+    class Paused(FakeCli):
+        def keep_lossless_room(self, sizes: list[int], places: list[int]) -> None:
+            if "on" in self.pause.values() and any(not sizes[buffer] for buffer in places):
+                raise Refused("Attribute write: Invalid argument\n")
+
+    cli = Paused((qos_tool, "ethtool"))
+    wanted = {"buffer_size": [0, 20016, 156096] + [0] * 5, "prio_buffer": [0, 0, 0, 2, 0, 0, 0, 0]}
+    todo = program.plan({**ENTRY, "settings": {**wanted, "pause": {"rx": False, "tx": False}}}, cli)
+    program.apply(todo)
+    assert cli.pause == {"rx": "off", "tx": "off"} and cli.buffer_size[2] == 156096
+    assert [step.knob.name for part in todo.backwards() for step in part.steps][-1] == "pause"
+
+
 def test_pfc_that_is_right_is_not_written_again() -> None:
     """Writing the mask bounces the link even when it stays the same."""
     cli = FakeCli()
@@ -457,6 +475,35 @@ def test_the_program_waits_for_the_adapter_that_comes_after_the_interface(
     )
     assert program.main(["apply", "--config", str(config)]) == 0
     assert seen[0].hca == "mlx5_0"
+
+
+def test_a_port_that_appears_again_brings_the_bridges_above_it_along(
+    names: Path, devices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reset of the branch gives them their access control back; the host's unit ran at boot and does not again."""
+    branch = names / "pci0000:15/0000:15:01.0/0000:16:00.0"
+    (branch / "0000:19:00.0/net/ens1f0np0").mkdir(parents=True)
+    (devices / "0000:19:00.0").symlink_to(branch / "0000:19:00.0")
+    (names / "net/ens1f0np0").mkdir()
+    (names / "net/ens1f0np0/device").symlink_to(branch / "0000:19:00.0")
+    control = {"0000:15:01.0": 0, "0000:16:00.0": 0, "0000:95:01.0": 0}
+    config = names / "nics.json"
+    port = {**FOUND, "hca": None, "pci": "0000:19:00.0", "settings": {}}
+    host_settings = {"transparent_hugepages": "always", "acs_control": control}
+    config.write_text(json.dumps({"ports": [port], "host": host_settings}))
+    seen: list[tuple[str, t.Any]] = []
+
+    def plan(entry: dict[str, t.Any], cli: object) -> program.Todo:
+        seen.append((entry["netdev"], entry["settings"]))
+        return program.Todo(program.Port(entry["netdev"]), [], [])
+
+    monkeypatch.setattr(program, "plan", plan)
+    assert program.main(["apply", "ens1f0np0", "--config", str(config)]) == 0
+    assert seen == [("ens1f0np0", {}), (program.HOST, {"acs_control": {"0000:15:01.0": 0, "0000:16:00.0": 0}})]
+    for argv, expected in (([], ["ens1f0np0", program.HOST]), (["@host"], [program.HOST])):
+        seen.clear()
+        assert program.main(["apply", *argv, "--config", str(config)]) == 0
+        assert [name for name, _ in seen] == expected and seen[-1][1] == host_settings
 
 
 def test_a_port_without_a_function_has_no_rule() -> None:
