@@ -15,8 +15,8 @@ check mode) neither takes the lock nor waits for it.
 ``gpu-fabric-nic``, which boot and udev start, does not take it either. It may run because of the module that holds it
 (which reset a card, or starts a service that systemd orders after the port's unit), and would wait for a module that
 waits for it. Nor does it need to: it keeps no first values, reads a configuration that is replaced in one piece, and
-writes what the module writes. The timer that takes a change of the management interface back has to strike whatever else
-hangs, so it takes no lock; until it has, ``fabric_links`` refuses by itself to build upon that change.
+writes what the module writes. The timer that takes a change of the management interface back has to strike whatever
+else hangs, so it takes no lock; until it has, ``fabric_links`` refuses by itself to build upon that change.
 """
 
 from __future__ import annotations

@@ -73,6 +73,19 @@ class Running:
         names = {line.split()[0] for line in text.splitlines() if line.strip()}
         return names | {name for name in self._sys() if self._live(name)} | self.built_in()
 
+    def needed_by(self, names: t.Collection[str]) -> set[str]:
+        """These and all modules that they use, themselves or by others."""
+        text = read_text(os.path.join(self._root, "proc/modules")) or ""
+        # ib_core 450560 3 rdma_ucm,ib_uverbs, Live 0x0000000000000000
+        users = {row[0]: set(row[3].split(",")) for line in text.splitlines() if len(row := line.split()) > 3}
+        for name in self._sys():
+            holders = os.path.join(self._root, "sys/module", name, "holders")
+            users[name] = users.get(name, set()) | set(os.listdir(holders) if os.path.isdir(holders) else ())
+        found = set(names)
+        while more := {name for name, others in users.items() if others & found} - found:
+            found |= more
+        return found
+
     def built_in(self) -> set[str]:
         """What the kernel has in itself; of that, sysfs shows only modules with parameters."""
         text = read_text(os.path.join(self._root, "lib/modules", os.uname().release, "modules.builtin")) or ""
@@ -127,6 +140,12 @@ def initramfs_command(root: str, release: str, which: t.Callable[[str], str | No
     if os.path.exists(os.path.join(root, f"boot/initramfs-{release}.img")) and which("dracut"):
         return ["dracut", "--force", "--regenerate-all"]
     return None
+
+
+def gone(names: t.Sequence[str], packages: StateFile) -> list[str]:
+    """The package sets of these that are not on the host any more."""
+    recorded = packages.load()
+    return [name for name in names if name not in recorded]
 
 
 class Brought:
@@ -252,9 +271,9 @@ class ModuleSet:
         self._unload()
         if self.given_back and self._brought:
             self.kept = self._brought.give_back()
-        before = self._running.loaded()
         failures = []
         for name in self._to_load:
+            before = self._running.loaded()
             result = self._cli.run(["modprobe", name], check=False)
             if result.rc != 0:
                 said = result.stderr.strip() or result.stdout.strip() or f"status {result.rc}"
@@ -264,9 +283,10 @@ class ModuleSet:
                     f"{name} is not among the loaded modules although modprobe succeeded: it is an alias, or a line "
                     f"'install {name} …' in modprobe.d runs instead. Look at: modprobe --show-depends {name}"
                 )
-        # modprobe brings along what a module needs.
-        if self._brought:
-            self._brought.remember(self._running.loaded() - before)
+            if self._brought:
+                # modprobe brings along what a module needs; what else comes meanwhile, as by udev, is somebody else's.
+                came = self._running.loaded() - before
+                self._brought.remember(came & self._running.needed_by([name]))
         return failures
 
     def _unload(self) -> None:
@@ -288,6 +308,7 @@ __all__ = (
     "checked_name",
     "checked_options",
     "differing_options",
+    "gone",
     "initramfs_command",
     "render_load",
     "render_modprobe",

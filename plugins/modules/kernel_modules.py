@@ -13,7 +13,8 @@ author:
   - Railyard maintainers (@railyard)
 description:
   - Owns one file of C(/etc/modules-load.d) and one of C(/etc/modprobe.d), and loads what is not loaded.
-  - Unloads only what O(reload) names and, with O(state=absent), what it loaded itself and nothing uses.
+  - Unloads only what O(reload) names and, with O(state=absent), what it was the first to load and nothing uses. What
+    the packages of a set loaded is left alone, unless O(came_with) or O(came_with_gone) names the set.
   - Where a loaded module runs with other options than the wanted ones, or one that is to be kept out is loaded, the
     result says so.
 extends_documentation_fragment:
@@ -56,7 +57,16 @@ options:
     default: false
   came_with:
     description:
-      - Names of package sets. With O(state=absent), modules that their packages loaded on installation go as well.
+      - Names of package sets that go. With O(state=absent), modules that their packages loaded on installation go as
+        well.
+    type: list
+    elements: str
+    default: []
+  came_with_gone:
+    description:
+      - Names of package sets that may stay. With O(state=absent), modules that their packages loaded on installation go
+        as well where M(railyard.gpu_fabric.package_set) has taken the set away.
+      - Check mode goes by the sets that are on the host when it looks.
     type: list
     elements: str
     default: []
@@ -145,7 +155,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import ModuleSet, gone
 
 
 def main() -> t.NoReturn:
@@ -159,6 +169,7 @@ def main() -> t.NoReturn:
             "now": {"type": "bool", "default": True},
             "initramfs": {"type": "bool", "default": False},
             "came_with": {"type": "list", "elements": "str", "default": []},
+            "came_with_gone": {"type": "list", "elements": "str", "default": []},
             "failed": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
@@ -180,7 +191,10 @@ def main() -> t.NoReturn:
                 module.params["reload"] if wanted else [],
                 state=StateFile("modules.json"),
                 absent=not wanted,
-                came_with=module.params["came_with"],
+                came_with=[
+                    *module.params["came_with"],
+                    *gone(module.params["came_with_gone"], StateFile("packages.json")),
+                ],
             )
             if todo.barred and module.params["failed"] == "fail":
                 raise Failure("; ".join(todo.barred))

@@ -131,7 +131,8 @@ options:
       - V(absent) purges the packages that this set brought, with what only they needed, and removes its holds, pins,
         source and key. What others had under the names of these files, or in other entries of the same repository,
         comes back.
-      - Kernel modules that came with the packages are left to O(railyard.gpu_fabric.kernel_modules#module:came_with).
+      - Kernel modules that came with the packages are left to
+        O(railyard.gpu_fabric.kernel_modules#module:came_with_gone).
     type: str
     choices: [present, absent]
     default: present

@@ -28,6 +28,8 @@ class Kernel(Cli):
         self.refuses: dict[str, str] = {}
         self.brings: dict[str, list[str]] = {}
         self.used_by: dict[str, str] = {}
+        #: What udev loads for a device that comes with a module.
+        self.beside: list[str] = []
         (root / "proc").mkdir()
         (root / "proc/modules").write_text("")
 
@@ -47,14 +49,16 @@ class Kernel(Cli):
             (self.root / "proc/modules").write_text("".join(line for line in lines if line.split()[0] != name))
         elif argv[0] == "modprobe":
             for needed in self.brings.get(name, ()):
-                self.insert(needed)
+                self.insert(needed, users=name)
                 self.used_by[name] = needed
             self.insert(name)
+            for other in self.beside:
+                self.insert(other)
         return Result(tuple(argv), 0, "", "")
 
-    def insert(self, name: str, **parameters: str) -> None:
+    def insert(self, name: str, users: str = "", **parameters: str) -> None:
         with (self.root / "proc/modules").open("a") as stream:
-            stream.write(f"{name} 16384 0 - Live 0x0000000000000000\n")
+            stream.write(f"{name} 16384 0 {users + ',' if users else '-'} Live 0x0000000000000000\n")
         for parameter, value in parameters.items():
             path = self.root / "sys/module" / name / "parameters" / parameter
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -283,6 +287,49 @@ def test_what_came_with_packages_goes_with_the_sets_that_are_named(kernel: Kerne
     recorded(kernel, absent=True, came_with=["gpu-fabric-ofed"]).apply()
     assert Running(str(kernel.root)).loaded() == {"nvidia"}
     assert state.load() == {"gpu-fabric-driver": ["nvidia"]}
+
+
+def test_what_came_with_packages_stays_as_long_as_they_do(kernel: Kernel) -> None:
+    modules_state, packages = (
+        StateFile(f"{name}.json", str(kernel.root / "state")) for name in ("modules", "packages")
+    )
+    kernel.insert("ib_umad")
+    Brought(["gpu-fabric-ofed"], Running(str(kernel.root)), kernel, modules_state).remember(["ib_umad"])
+    packages.save({"gpu-fabric-ofed": {"packages": ["rdma-core"]}})
+    recorded(kernel, load=["ib_umad", "rdma_ucm"]).apply()
+    sets = ["gpu-fabric-ofed", "gpu-fabric-opensm"]
+    recorded(kernel, absent=True, came_with=_modules.gone(sets, packages)).apply()
+    assert Running(str(kernel.root)).loaded() == {"ib_umad"}, "its packages are still there"
+    packages.save({})
+    recorded(kernel, absent=True, came_with=_modules.gone(sets, packages)).apply()
+    assert Running(str(kernel.root)).loaded() == set() and not (kernel.root / "state").exists()
+
+
+def test_only_what_a_module_needs_came_with_it(kernel: Kernel) -> None:
+    kernel.brings["mlx5_ib"] = ["ib_uverbs"]
+    kernel.beside = ["usb_storage"]
+    recorded(kernel, load=["mlx5_ib"]).apply()
+    kernel.insert("ib_core")
+    (kernel.root / "sys/module/ib_core/holders/ib_uverbs").mkdir(parents=True)
+    assert Running(str(kernel.root)).needed_by(["mlx5_ib"]) == {"mlx5_ib", "ib_uverbs", "ib_core"}
+    recorded(kernel, absent=True).apply()
+    assert Running(str(kernel.root)).loaded() == {"usb_storage", "ib_core"}
+
+
+def test_what_was_loaded_is_known_after_a_run_that_was_cut_off(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = kernel.run
+
+    def cut(argv: t.Sequence[str], **options: t.Any) -> Result:
+        if argv[-1] == "rdma_ucm":
+            raise KeyboardInterrupt
+        return real(argv, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(kernel, "run", cut)
+        recorded(kernel, load=["ib_umad", "rdma_ucm"]).apply()
+    assert Running(str(kernel.root)).loaded() == {"ib_umad"}
+    recorded(kernel, absent=True).apply()
+    assert Running(str(kernel.root)).loaded() == set() and not (kernel.root / "state").exists()
 
 
 def test_absent_leaves_what_is_in_use_and_says_so_once(kernel: Kernel) -> None:
