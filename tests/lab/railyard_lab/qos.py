@@ -47,11 +47,27 @@ def set_app(values: dict[str, Any], dscp: int, priority: int) -> None:
     values["trust"] = "dscp"
 
 
-def delete_app(values: dict[str, Any], dscp: int) -> None:
-    """The last one that goes makes it trust PCP again."""
-    values["dscp"].pop(str(dscp), None)
+def delete_app(values: dict[str, Any], dscp: int, priority: int) -> bool:
+    """The last one that goes makes it trust PCP again. False where there is no such entry."""
+    if values["dscp"].get(str(dscp)) != priority:
+        return False
+    del values["dscp"][str(dscp)]
     if not values["dscp"]:
         values["trust"] = "pcp"
+    return True
+
+
+def set_buffers(nic: dict[str, Any], places: list[int], sizes: list[int]) -> bool:
+    """Program the receive buffers. False where the driver refuses them (mlx5e_port_manual_buffer_config).
+
+    All of them together must fit, and one with a lossless priority must have room; with 802.3x pause all are lossless.
+    """
+    values = nic["qos"]
+    lossless = [1] * 8 if any(nic["pause"].values()) else values["pfc"]
+    if sum(sizes) > MAX_BUFFER or any(bit and not sizes[place] for bit, place in zip(lossless, places, strict=True)):
+        return False
+    values["prio_buffer"], values["buffer_size"] = places, sizes
+    return True
 
 
 def set_trust(values: dict[str, Any], trust: str) -> None:

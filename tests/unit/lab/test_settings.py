@@ -104,6 +104,38 @@ def test_mlnx_qos_and_dcb_show_one_state(host):
     assert host.run("dcb", "-j", "app", "show", "dev", NETDEV).out == "{}\n"
 
 
+def test_an_entry_that_is_replaced_is_there_though_dcb_says_it_failed(host):
+    host.run("dcb", "app", "add", "dev", NETDEV, "dscp-prio", "26:0", "46:5")
+    answer = host.run("dcb", "app", "replace", "dev", NETDEV, "dscp-prio", "26:3", "48:6")
+    assert answer.rc == 1 and answer.err.endswith("Could not remove replaced APP entries\n")
+    assert host.nic("mlx5_0")["qos"]["dscp"] == {"26": 3, "46": 5, "48": 6}
+    assert host.run("dcb", "app", "replace", "dev", NETDEV, "dscp-prio", "26:3").rc == 0
+    before = host.state
+    assert host.run("mlnx_qos", "-i", NETDEV, "--dscp2prio", "del,26,0").rc == 1 and host.state == before
+    assert host.run("mlnx_qos", "-i", NETDEV, "--dscp2prio", "del,26,3").rc == 0
+    assert host.nic("mlx5_0")["qos"]["dscp"] == {"46": 5, "48": 6}
+
+
+def test_a_lossless_priority_keeps_its_room(host):
+    """With 802.3x pause every priority is lossless; half of a move is refused, the whole of it is not."""
+    host.run("ethtool", "-A", NETDEV, "rx", "on", "tx", "off")
+    before = host.state
+    assert host.run("mlnx_qos", "-i", NETDEV, "--buffer_size", "0,20016,156096,0,0,0,0,0").rc == 1
+    assert host.run("dcb", "buffer", "set", "dev", NETDEV, "prio-buffer", "0:2").rc == 1 and host.state == before
+    host.run("ethtool", "-A", NETDEV, "rx", "off", "tx", "off")
+    host.run("dcb", "pfc", "set", "dev", NETDEV, "prio-pfc", "all:off", "3:on")
+    before = host.state
+    assert host.run("dcb", "buffer", "set", "dev", NETDEV, "buffer-size", "1:0", "2:156096").rc == 1
+    assert host.state == before
+    assert (
+        host.run("dcb", "buffer", "set", "dev", NETDEV, "prio-buffer", "3:2", "buffer-size", "1:0", "2:156096").rc == 0
+    )
+    answer = host.run(
+        "mlnx_qos", "-i", NETDEV, "--prio2buffer", "0,0,0,1,0,0,0,0", "--buffer_size", "20016,156096,0,0,0,0,0,0"
+    )
+    assert answer.rc == 0 and "20016,156096,0,0,0,0,0,0," in answer.out
+
+
 def test_changing_pfc_bounces_the_link_and_repeating_does_not(tree_host):
     counter = "sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
     for _ in range(2):

@@ -21,6 +21,10 @@ where  OBJECT := { app | buffer | dcbx | ets | maxrate | pfc }
 # Names of /etc/iproute2/rt_dsfield.
 DSCP_NAMES = {0: "default", 46: "EF"} | {8 * n: f"CS{n}" for n in range(1, 8)}
 DSCP_NAMES |= {8 * x + 2 * y: f"AF{x}{y}" for x in range(1, 5) for y in range(1, 4)}
+_NO_ENTRY = (
+    "Error when attempting to set attribute: No such file or directory\nAttribute write: No such file or directory"
+)
+_INVALID = "Error when attempting to set attribute: Invalid argument\nAttribute write: Invalid argument"
 APP_SELECTORS = {"ethtype": 1, "stream-port": 2, "dgram-port": 3, "port": 4}
 
 
@@ -44,6 +48,8 @@ class Output:
 
     def __init__(self, as_json: bool, pretty: bool) -> None:
         self.as_json, self.pretty = as_json, pretty
+        #: What went wrong after something had been set already.
+        self.failure = ""
         self.document: dict[str, Any] = {}
         self.text: list[str] = []
 
@@ -134,7 +140,10 @@ def _run(argv: list[str], flags: set[str], original: list[str]) -> int:
                     state_file.log_kernel(state, f"mlx5_core {nic['pci']} {nic['netdev']}: Link {word}")
             if action == "show":
                 output.end()
-            return 0
+    if nic is not None:
+        if output.failure:
+            raise Failure(output.failure)
+        return 0
     return _common.run_real("dcb", original) or 1
 
 
@@ -294,8 +303,8 @@ def _app(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
         chosen = [_pick(word, names) for word in words]
         if action == "flush":
             if not chosen or "dscp-prio" in chosen:
-                for dscp in list(values["dscp"]):
-                    qos.delete_app(values, int(dscp))
+                for dscp, priority in list(values["dscp"].items()):
+                    qos.delete_app(values, int(dscp), priority)
             if not chosen or "default-prio" in chosen:
                 values["default_prio"] = []
             return False
@@ -320,12 +329,13 @@ def _app(nic: dict[str, Any], action: str, words: list[str], output: Output, fla
                 if dscp > 63:
                     raise Failure("In DSCP:PRIO mapping, DSCP is expected to be 0..63")
                 if action == "del":
-                    if values["dscp"].get(str(dscp)) != priority:
-                        raise Failure("Error when attempting to set attribute: No such file or directory\n"
-                                      "Attribute write: No such file or directory")  # fmt: skip
-                    qos.delete_app(values, dscp)
-                else:
-                    qos.set_app(values, dscp, priority)
+                    if not qos.delete_app(values, dscp, priority):
+                        raise Failure(_NO_ENTRY)
+                    continue
+                # The driver has taken the former entry out by itself when the tool wants to.
+                if action == "replace" and values["dscp"].get(str(dscp), priority) != priority:
+                    output.failure = f"{_NO_ENTRY}\nCould not remove replaced APP entries"
+                qos.set_app(values, dscp, priority)
     return False
 
 
@@ -356,14 +366,16 @@ def _buffer(nic: dict[str, Any], action: str, words: list[str], output: Output, 
         return False
     if action != "set":
         raise Failure(f'What is "{action}"?')
+    places, sizes = list(values["prio_buffer"]), list(values["buffer_size"])
     while words:
         word = _pick(words.pop(0), ("prio-buffer", "buffer-size"))
         parse = _number(7, "BUFFER") if word == "prio-buffer" else _number(qos.MAX_BUFFER, "SIZE")
         found, taken = _mapping(words, 0, 7, parse)
         del words[:taken]
-        target = values["prio_buffer" if word == "prio-buffer" else "buffer_size"]
         for index, value in found.items():
-            target[index] = value
+            (places if word == "prio-buffer" else sizes)[index] = value
+    if not qos.set_buffers(nic, places, sizes):
+        raise Failure(_INVALID)
     return False
 
 

@@ -124,15 +124,11 @@ def _apply(nic: dict[str, Any], given: argparse.Namespace) -> None:
         if given.trust not in ("dscp", "pcp"):
             raise Failure("Invalid trust state command. Refer to the help.")
         qos.set_trust(values, given.trust)
-    if given.prio2buffer:
-        found = _numbers(given.prio2buffer, 0, 7, "prio buffer")
-        values["prio_buffer"][: len(found)] = found
-    if given.buffer_size:
-        sizes = _numbers(given.buffer_size, 0, qos.MAX_BUFFER, "buffer_size")
-        sizes += values["buffer_size"][len(sizes) :]
-        if sum(sizes) > qos.MAX_BUFFER:
-            raise Failure("Buffers commands error")
-        values["buffer_size"] = sizes
+    places = _numbers(given.prio2buffer, 0, 7, "prio buffer") if given.prio2buffer else []
+    sizes = _numbers(given.buffer_size, 0, qos.MAX_BUFFER, "buffer_size") if given.buffer_size else []
+    places, sizes = places + values["prio_buffer"][len(places) :], sizes + values["buffer_size"][len(sizes) :]
+    if (given.prio2buffer or given.buffer_size) and not qos.set_buffers(nic, places, sizes):
+        raise Failure("Buffers commands error")
     if given.ratelimit:
         rates = _numbers(given.ratelimit, 0, 1000000, "ratelimit")
         if len(rates) != 8:
@@ -143,8 +139,8 @@ def _apply(nic: dict[str, Any], given: argparse.Namespace) -> None:
 
 def _dscp(values: dict[str, Any], word: str) -> None:
     if word == "flush":
-        for dscp in list(values["dscp"]):
-            qos.delete_app(values, int(dscp))
+        for dscp, priority in list(values["dscp"].items()):
+            qos.delete_app(values, int(dscp), priority)
         return
     try:
         action, dscp_text, priority_text = word.split(",")
@@ -155,8 +151,8 @@ def _dscp(values: dict[str, Any], word: str) -> None:
         raise Failure("Invalid dscp2prio command. Refer to the help.")
     if action == "set":
         qos.set_app(values, dscp, priority)
-    else:
-        qos.delete_app(values, dscp)
+    elif not qos.delete_app(values, dscp, priority):
+        raise Failure("dscp2prio command failed")
 
 
 def _default_priority(values: dict[str, Any], word: str) -> None:
