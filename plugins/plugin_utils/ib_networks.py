@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import netaddr
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import value_checks
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, at, unknown_keys
 
 IPOIB = "gpu_fabric_ipoib"
 PARTITIONS = "gpu_fabric_ib_partitions"
@@ -102,45 +102,46 @@ def problems(intent: Intent) -> list[Problem]:
     found: list[Problem] = []
     given = intent[IPOIB]
     if given:
-        found += _common_problems(IPOIB, IPOIB, given, KEYS)
+        found += _common_problems(IPOIB, "", given, KEYS)
         if not given.get("ipv4") and not given.get("ipv6"):
             found.append(Problem(IPOIB, "no pool, so no interface would get an address", "ipv4, ipv6, or both"))
     keys: dict[int, int] = {}
     names: dict[str, int] = {}
     for position, entry in enumerate(intent[PARTITIONS]):
-        where = f"{PARTITIONS}[{position}]"
+        where = at(position)
         found += _common_problems(PARTITIONS, where, entry, PARTITION_KEYS)
         found += _key_problems(where, entry.get("pkey"), position, keys)
         name = entry.get("name")
         if name is not None and (not isinstance(name, str) or not _NAME.match(name) or name == "Default"):
             allowed = "letters, digits, _ and -, beginning with a letter, at most 32; not Default"
-            found.append(Problem(PARTITIONS, f"{where}: name is {name!r}", allowed))
+            found.append(Problem(PARTITIONS, f"{name!r} is not allowed", allowed, f"{where}.name"))
         elif name is not None and names.setdefault(name, position) != position:
-            message = f"{where}: name {name} is that of {PARTITIONS}[{names[name]}], too"
-            found.append(Problem(PARTITIONS, message, "each name once"))
+            message = f"{name} is the name of {PARTITIONS}[{names[name]}], too"
+            found.append(Problem(PARTITIONS, message, "each name once", f"{where}.name"))
         found += _member_problems(where, entry.get("members", "all"))
     return found or _overlaps(intent)
 
 
 def _key_problems(where: str, value: t.Any, position: int, keys: dict[int, int]) -> list[Problem]:
     number, allowed = key(value), "a key from 0x8001 to 0xfffe: the highest bit is full membership"
+    where = f"{where}.pkey"
     if number is None:
-        return [Problem(PARTITIONS, f"{where}: pkey is {value!r}", allowed)]
+        return [Problem(PARTITIONS, "missing" if value is None else f"{value!r} is no key", allowed, where)]
     shown = f"{number:#06x}" if number >= 0 else str(number)
     if not 0 <= number <= 0xFFFF:
-        return [Problem(PARTITIONS, f"{where}: pkey {shown} is no 16-bit number", allowed)]
+        return [Problem(PARTITIONS, f"{shown} is no 16-bit number", allowed, where)]
     if number & ~FULL == 0:
-        return [Problem(PARTITIONS, f"{where}: pkey {shown} names no partition: its low 15 bits are 0", allowed)]
+        return [Problem(PARTITIONS, f"{shown} names no partition: its low 15 bits are 0", allowed, where)]
     if number & ~FULL == DEFAULT_PKEY & ~FULL:
         reason = f"is the default partition, in which every port is; {IPOIB} addresses its interfaces"
-        return [Problem(PARTITIONS, f"{where}: pkey {shown} {reason}", allowed)]
+        return [Problem(PARTITIONS, f"{shown} {reason}", allowed, where)]
     if not number & FULL:
         full = _meant(value, number)
         reason = f"lacks the bit of full membership: limited members cannot talk to each other; write {full:#x}"
-        return [Problem(PARTITIONS, f"{where}: pkey {shown} {reason}", allowed)]
+        return [Problem(PARTITIONS, f"{shown} {reason}", allowed, where)]
     other = keys.setdefault(number, position)
     if other != position:
-        return [Problem(PARTITIONS, f"{where}: pkey {shown} is that of {PARTITIONS}[{other}], too", "each key once")]
+        return [Problem(PARTITIONS, f"{shown} is that of {PARTITIONS}[{other}], too", "each key once", where)]
     return []
 
 
@@ -155,28 +156,32 @@ def _member_problems(where: str, members: t.Any) -> list[Problem]:
     if members == "all":
         return []
     if not isinstance(members, (list, tuple)) or not members:
-        return [Problem(PARTITIONS, f"{where}: members is {members!r}", allowed)]
-    bad = [item for item in members if not isinstance(item, str) or not _GUID.match(item)]
-    return [Problem(PARTITIONS, f"{where}: members has {bad[0]!r}", allowed)] if bad else []
+        return [Problem(PARTITIONS, f"{members!r} is not allowed", allowed, f"{where}.members")]
+    return [
+        Problem(PARTITIONS, f"{item!r} is no port's GUID", allowed, where + at("members", place))
+        for place, item in enumerate(members)
+        if not isinstance(item, str) or not _GUID.match(item)
+    ]
 
 
 def _common_problems(variable: str, where: str, given: t.Mapping[str, t.Any], keys: tuple[str, ...]) -> list[Problem]:
-    found = [Problem(variable, f"{where} has no {name!r}", ", ".join(keys)) for name in given if name not in keys]
+    found = unknown_keys(variable, where, given, keys)
     rails = given.get("rails", "all")
     if rails != "all":
         numbers = rails if isinstance(rails, (list, tuple)) else ()
         good = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 64]
         if not numbers or good != list(numbers) or len(set(good)) < len(good):
-            found.append(Problem(variable, f"{where}: rails is {rails!r}", "all, or a list of rail numbers, each once"))
+            allowed = "all, or a list of rail numbers, each once"
+            found.append(Problem(variable, f"{rails!r} is not allowed", allowed, f"{where}.rails"))
     for version, (family, _, longest) in _PREFIXES.items():
         found += _pool_problems(variable, where, given, version, family, longest)
     mode, mtu = given.get("mode", "datagram"), given.get("mtu", "auto")
     if mode not in MODES:
-        found.append(Problem(variable, f"{where}: mode is {mode!r}", " or ".join(MODES)))
+        found.append(Problem(variable, f"{mode!r} is not allowed", " or ".join(MODES), f"{where}.mode"))
     largest = CONNECTED_MTU if mode == "connected" else DATAGRAM_MTU
     if mtu != "auto" and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= largest):
         allowed = f"auto, 2044, {DATAGRAM_MTU}, or another number from 1280 to {largest} bytes"
-        found.append(Problem(variable, f"{where}: mtu is {mtu!r}", allowed))
+        found.append(Problem(variable, f"{mtu!r} is not allowed", allowed, f"{where}.mtu"))
     return found
 
 
@@ -186,23 +191,24 @@ def _pool_problems(
     pool, prefix = given.get(family), given.get(f"{family}_prefix")
     if not pool:
         unused = prefix is not None
-        return [Problem(variable, f"{where}: {family}_prefix without {family}", "both or none")] if unused else []
+        where = f"{where}.{family}_prefix"
+        return [Problem(variable, f"{prefix!r} without {family}", "both or none", where)] if unused else []
     try:
         network = netaddr.IPNetwork(str(pool)) if "/" in str(pool) else None
     except (netaddr.AddrFormatError, ValueError):
         network = None
     if network is None or network.version != version or network.ip != network.network:
         example = "10.240.0.0/16" if version == 4 else "fd00:240::/48"
-        return [Problem(variable, f"{where}: {family} is {pool!r}", f"a network such as {example}, without host bits")]
-    if value_checks.unusable(str(network)):
-        message = f"{where}: {family}: {value_checks.unusable(str(network))}"
-        return [Problem(variable, message, "a network of unicast addresses")]
+        allowed = f"a network such as {example}, without host bits"
+        return [Problem(variable, f"{pool!r} is not allowed", allowed, f"{where}.{family}")]
+    if unusable := value_checks.unusable(str(network)):
+        return [Problem(variable, unusable, "a network of unicast addresses", f"{where}.{family}")]
     usable = isinstance(prefix, int) and not isinstance(prefix, bool) and network.prefixlen <= prefix <= longest
     if prefix is not None and not usable:
         allowed = f"a number from {network.prefixlen} (the pool's) to {longest}"
-        return [Problem(variable, f"{where}: {family}_prefix is {prefix!r}", allowed)]
+        return [Problem(variable, f"{prefix!r} is not allowed", allowed, f"{where}.{family}_prefix")]
     if prefix is None and network.prefixlen > longest:
-        return [Problem(variable, f"{where}: {family} {pool} has no room", f"a pool of /{longest} or shorter")]
+        return [Problem(variable, f"{pool} has no room", f"a pool of /{longest} or shorter", f"{where}.{family}")]
     return []
 
 

@@ -23,6 +23,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks 
     FEC_OF_SPEED,
     Intent,
     Problem,
+    at,
     contradictions,
 )
 
@@ -453,9 +454,9 @@ def resolve(variables: t.Mapping[str, t.Any]) -> tuple[Intent, list[Problem]]:
         value = variables[variable]
         if value is None:
             continue
-        fitted, reason = _fit(option, value)
-        if reason:
-            problems.append(Problem(variable, reason, option.allowed))
+        fitted, faults = _fit(option, value)
+        if faults:
+            problems += [Problem(variable, reason, option.allowed, path) for path, reason in faults]
         else:
             intent[variable] = fitted
     problems += contradictions(intent)
@@ -470,56 +471,68 @@ def _unknown(variable: str) -> Problem:
     return Problem(variable, f"no such variable{hint}", "the variables that roles/preflight/README.md lists")
 
 
-def _fit(option: Option, value: t.Any) -> tuple[t.Any, str]:
+#: (place inside the variable, what is wrong there), all of them; none where the value fits.
+Faults: t.TypeAlias = list[tuple[str, str]]
+
+
+def _fit(option: Option, value: t.Any) -> tuple[t.Any, Faults]:
     """The value in its exact type, or why it does not fit."""
-    shown = f"{value!r} is not allowed"
+    shown: Faults = [("", f"{value!r} is not allowed")]
     if option.kind == "bool":
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
             value = value.lower() in ("true", "yes", "on")
-        return (value, "") if isinstance(value, bool) else (None, shown)
+        return (value, []) if isinstance(value, bool) else (None, shown)
     if option.kind == "int":
         number = _integer(value)
         if option.choices:
-            return (number, "") if number in option.choices else (None, shown)
+            return (number, []) if number in option.choices else (None, shown)
         if number is None or (option.low is not None and not option.low <= number <= t.cast(int, option.high)):
             return None, shown
-        return number, ""
+        return number, []
     if option.kind == "raw":
         fitted = _RAW[option.form][0](value.strip() if isinstance(value, str) else value)
-        return (fitted, "") if fitted is not None else (None, shown)
+        return (fitted, []) if fitted is not None else (None, shown)
     if option.kind == "str":
         if value is False and "off" in option.choices:
-            return "off", ""  # which is what YAML makes of the bare word
+            return "off", []  # which is what YAML makes of the bare word
         if isinstance(value, (int, float)) and not isinstance(value, bool) and option.form == "version":
-            return None, f"{value!r} is a number; write it in quotes, or YAML drops its zeros"
+            return None, [("", f"{value!r} is a number; write it in quotes, or YAML drops its zeros")]
         if isinstance(value, int) and not isinstance(value, bool) and str(value) in option.choices:
             value = str(value)
         if not isinstance(value, str):
             return None, shown
         value = value.strip()
         if option.choices:
-            return (str(value), "") if value in option.choices else (None, shown)
+            return (str(value), []) if value in option.choices else (None, shown)
         if not value and option.empty_ok:
-            return "", ""
-        return (str(value), "") if not option.form or _FORMS[option.form][0](value) else (None, shown)
+            return "", []
+        return (str(value), []) if not option.form or _FORMS[option.form][0](value) else (None, shown)
     if option.kind == "list":
         return _fit_list(option, value)
-    return (dict(value), "") if isinstance(value, t.Mapping) else (None, shown)
+    if isinstance(value, t.Mapping):
+        return dict(value), []
+    return None, [("", f"{value!r} is no mapping")]
 
 
-def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, str]:
+def _fit_list(option: Option, value: t.Any) -> tuple[t.Any, Faults]:
     if not isinstance(value, (list, tuple)):
-        return None, f"{value!r} is not a list"
+        return None, [("", f"{value!r} is not a list")]
     if option.elements == "int":
         numbers = [_integer(item) for item in value]
         low, high = option.bounds
-        bad = [item for item, number in zip(value, numbers) if number is None or not low <= number <= high]
-        return (None, f"{bad[0]!r} is not a number from {low} to {high}") if bad else (numbers, "")
+        ok = [number is not None and low <= number <= high for number in numbers]
+        return _whole(value, numbers, ok, f"is not a number from {low} to {high}")
     if option.elements == "dict":
-        odd = [item for item in value if not isinstance(item, t.Mapping)]
-        return (None, f"item {odd[0]!r} is no mapping") if odd else ([dict(item) for item in value], "")
-    bad = [item for item in value if not isinstance(item, str) or not _FORMS[option.form][0](item)]
-    return (None, f"item {bad[0]!r} is not allowed") if bad else ([str(item).strip() for item in value], "")
+        ok = [isinstance(item, t.Mapping) for item in value]
+        return _whole(value, [dict(item) if good else item for item, good in zip(value, ok)], ok, "is no mapping")
+    ok = [isinstance(item, str) and _FORMS[option.form][0](item) for item in value]
+    return _whole(value, [str(item).strip() for item in value], ok, "is not allowed")
+
+
+def _whole(value: t.Sequence[t.Any], fitted: list[t.Any], ok: t.Sequence[bool], reason: str) -> tuple[t.Any, Faults]:
+    """A list if all of its items fit, else each that does not, by its place."""
+    faults = [(at(place), f"{value[place]!r} {reason}") for place, good in enumerate(ok) if not good]
+    return (None, faults) if faults else (fitted, [])
 
 
 def _integer(value: t.Any) -> int | None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 import typing as t
@@ -26,10 +27,30 @@ class Problem(t.NamedTuple):
     variable: str
     message: str
     allowed: str
+    #: The place inside the variable, as ``at`` writes it.
+    path: str = ""
 
     def line(self, host: str = "") -> str:
         where = f"{host}: " if host else ""
-        return f"{where}{self.variable}: {self.message}. Allowed: {self.allowed}."
+        return f"{where}{self.variable}{self.path}: {self.message}. Allowed: {self.allowed}."
+
+
+def at(*keys: t.Any) -> str:
+    """The way into a variable: ``.bond0.members[1]``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+
+
+def unknown_keys(
+    variable: str, path: str, given: t.Iterable[t.Any], keys: t.Sequence[str], allowed: str = ""
+) -> list[Problem]:
+    """Keys that a mapping of the intent does not have, each with the one that may be meant."""
+    found = []
+    for key in given:
+        if key not in keys:
+            near = difflib.get_close_matches(str(key).lower(), keys, n=1, cutoff=0.6)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            found.append(Problem(variable, f"no such key{hint}", allowed or ", ".join(keys), path + at(key)))
+    return found
 
 
 def contradictions(intent: Intent) -> list[Problem]:
@@ -163,9 +184,10 @@ def _classes_agree(intent: Intent) -> list[Problem]:
         message = f"priorities use buffer {empty[0]}, whose size is 0 (gpu_fabric_roce_buffer_size)"
         problems.append(Problem("gpu_fabric_roce_priority_to_buffer", message, "buffers that have a size"))
     for name, value in intent["gpu_fabric_roce_accelerations"].items():
-        if name not in ACCELERATIONS or not isinstance(value, bool):
-            allowed = f"true or false for {', '.join(ACCELERATIONS)}"
-            problems.append(Problem("gpu_fabric_roce_accelerations", f"{name}: {value!r}", allowed))
+        variable = "gpu_fabric_roce_accelerations"
+        problems += unknown_keys(variable, "", [name], ACCELERATIONS)
+        if name in ACCELERATIONS and not isinstance(value, bool):
+            problems.append(Problem(variable, f"{value!r} is not allowed", "true or false", at(name)))
     return problems
 
 
@@ -190,7 +212,7 @@ def _firmware_agrees(intent: Intent) -> list[Problem]:
             allowed = "names such as ATS_ENABLED, LINK_TYPE_P1 and, of arrays, HOST_CHAINING_DESCRIPTORS[0..3]"
             problems.append(Problem(variable, fault, allowed))
         elif value is not None and (allowed := firmware_names.value_fault(name, value)):
-            problems.append(Problem(variable, f"{name} is {value!r}", allowed))
+            problems.append(Problem(variable, f"{value!r} is not allowed", allowed, at(name)))
         elif name.startswith("LINK_TYPE") and value is not None and wanted and not firmware.same(value, wanted):
             message = f"{name} is {value} with gpu_fabric_fabric: {intent['gpu_fabric_fabric']}"
             problems.append(Problem(variable, message, f"{wanted} with that fabric, or gpu_fabric_fabric: auto"))
@@ -238,7 +260,8 @@ def _mappings(intent: Intent) -> list[Problem]:
                 Problem("gpu_fabric_nccl_env", f"{name!r} is not a variable's name", "names such as NCCL_IB_TC")
             )
         elif value is not None and not isinstance(value, (str, int)):
-            problems.append(Problem("gpu_fabric_nccl_env", f"{name} is {value!r}", "texts, numbers and null as values"))
+            allowed = "a text, a number or null"
+            problems.append(Problem("gpu_fabric_nccl_env", f"{value!r} is not allowed", allowed, at(name)))
     return problems
 
 

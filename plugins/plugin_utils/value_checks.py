@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import typing as t
 
@@ -14,7 +13,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _packag
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cmdline import is_argument
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._sysctl import canonical, fault, spelling
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, at, unknown_keys
 
 UNUSABLE = {
     "0.0.0.0/8": "unspecified",
@@ -96,15 +95,15 @@ def _repository(variable: str, given: t.Mapping[str, t.Any], more: tuple[str, ..
     keys, found, usable = (*_packages.Repository._fields, *more), [], {}
     for key, value in given.items():
         if key not in keys:
-            near = difflib.get_close_matches(str(key), keys, n=1, cutoff=0.0)[0]
-            found.append(Problem(variable, f"no such key: {key}; the nearest is {near}", ", ".join(keys)))
+            found += unknown_keys(variable, "", [key], keys)
         elif key in ("components", "architectures", "key_fingerprints"):
             if not isinstance(value, (list, tuple)) or any(_unfit(item) for item in value):
-                found.append(Problem(variable, f"{key} is {value!r}", "a list of texts"))
+                found.append(Problem(variable, f"{value!r} is not allowed", "a list of texts", at(key)))
             else:
                 usable[key] = tuple(value)
         elif not isinstance(value, str) or not value.strip() or (key != "key" and _unfit(value)):
-            found.append(Problem(variable, f"{key} is {value!r}", "a text of one line without blanks"))
+            allowed = "a text of one line without blanks"
+            found.append(Problem(variable, f"{value!r} is not allowed", allowed, at(key)))
         elif key not in more:
             usable[key] = value
     if found or not given:
@@ -130,10 +129,10 @@ def _thresholds(intent: Intent) -> list[Problem]:
     variable, found = "gpu_fabric_thresholds", []
     for name, value in intent[variable].items():
         if name not in THRESHOLDS:
-            near = difflib.get_close_matches(str(name), THRESHOLDS, n=1, cutoff=0.0)[0]
-            found.append(Problem(variable, f"no such threshold: {name}; the nearest is {near}", ", ".join(THRESHOLDS)))
+            found += unknown_keys(variable, "", [name], THRESHOLDS)
         elif value is not None and not _is_amount(value):
-            found.append(Problem(variable, f"{name} is {value!r}", "a number above 0 and below 1000000, or null"))
+            allowed = "a number above 0 and below 1000000, or null"
+            found.append(Problem(variable, f"{value!r} is not allowed", allowed, at(name)))
     return found
 
 
@@ -153,7 +152,7 @@ def _nccl_env(intent: Intent) -> list[Problem]:
             allowed = f"names that begin with {', '.join(ENV_PREFIXES)}"
             found.append(Problem(variable, f"{name!r} is no variable of NCCL or its transports", allowed))
         elif isinstance(value, str) and not value.isprintable():
-            found.append(Problem(variable, f"{name} is {value!r}", "one line of text"))
+            found.append(Problem(variable, f"{value!r} is not allowed", "one line of text", at(name)))
     return found
 
 

@@ -114,8 +114,8 @@ def test_a_bare_number_for_a_version_explains_yaml():
             "roce_priority_to_buffer",
             ["buffer 1, whose size is 0"],
         ),
-        ({"roce_accelerations": {"tx_windows": True}}, "roce_accelerations", ["tx_windows"]),
-        ({"roce_accelerations": {"tx_window": 1}}, "roce_accelerations", ["tx_window: 1"]),
+        ({"roce_accelerations": {"tx_windows": True}}, "roce_accelerations", [".tx_windows: no such key; the nearest is tx_window"]),
+        ({"roce_accelerations": {"tx_window": 1}}, "roce_accelerations", [".tx_window: 1 is not"]),
         ({"nic_firmware": {"sriov_en": 1}}, "nic_firmware", ["'sriov_en'"]),
         ({"nic_firmware": {"sriov_en": 1}}, "nic_firmware", ["the nearest is SRIOV_EN"]),
         ({"nic_firmware": {"SRIOV_ENN": 1}}, "nic_firmware", ["SRIOV_ENN is no", "the nearest is SRIOV_EN"]),
@@ -124,17 +124,17 @@ def test_a_bare_number_for_a_version_explains_yaml():
         ({"nic_firmware": {"HOST_CHAINING_DESCRIPTORS[x]": 1}}, "nic_firmware", ["has no index of an array"]),
         ({"nic_firmware": {"HOST_CHAINING_DESCRIPTORS[3..1]": 1}}, "nic_firmware", ["has no index of an array"]),
         ({"nic_firmware": {"A[0..3]": 1, "A[2..4]": 2}}, "nic_firmware", ["A[2] is 1 in A[0..3] and 2 in A[2..4]"]),
-        ({"nic_firmware": {"SRIOV_EN": "maybe"}}, "nic_firmware", ["SRIOV_EN is 'maybe'"]),
-        ({"nic_firmware": {"NUM_OF_VFS": "many"}}, "nic_firmware", ["NUM_OF_VFS is 'many'"]),
-        ({"nic_firmware": {"LINK_TYPE": "ETH IB"}}, "nic_firmware", ["LINK_TYPE is 'ETH IB'"]),
-        ({"nic_firmware": {"SRIOV_EN": [1]}}, "nic_firmware", ["SRIOV_EN is [1]"]),
+        ({"nic_firmware": {"SRIOV_EN": "maybe"}}, "nic_firmware", [".SRIOV_EN: 'maybe' is not"]),
+        ({"nic_firmware": {"NUM_OF_VFS": "many"}}, "nic_firmware", [".NUM_OF_VFS: 'many' is not"]),
+        ({"nic_firmware": {"LINK_TYPE": "ETH IB"}}, "nic_firmware", [".LINK_TYPE: 'ETH IB' is not"]),
+        ({"nic_firmware": {"SRIOV_EN": [1]}}, "nic_firmware", [".SRIOV_EN: [1] is not"]),
         ({"nic_firmware": {"LINK_TYPE_P1": "IB"}, "fabric": "roce"}, "nic_firmware", ["LINK_TYPE_P1 is IB", "roce"]),
         ({"compute_devices": ["mlx5_0"], "storage_devices": ["MLX5_0"]}, "storage_devices", ["compute_devices"]),
     ],
 )  # fmt: skip
 def test_contradictions(variables, name, words):
     problem = refused(**variables)[name]
-    assert all(word in problem.message for word in words), problem
+    assert all(word in problem.line() for word in words), problem
 
 
 @pytest.mark.parametrize(
@@ -218,3 +218,22 @@ def test_any_values_give_an_intent_or_problems_never_an_exception(variables):
     intent, problems = resolve(variables)
     assert set(intent) == set(BY_NAME)
     assert all(problem.line() for problem in problems)
+
+
+def test_every_mistake_of_a_value_is_told_once_with_its_place():
+    given = {
+        "gpu_fabric_rail_subnets": ["10.1.0.0/24", "10.2.0.1/24", "x", "10.3.0.0/24"],
+        "gpu_fabric_allow_tcp": [22, 0, "http"],
+        "gpu_fabric_thresholds": {"iperf3": 1, "ib_write_lat_us": 0},
+        "gpu_fabric_ib_partitions": [{}, 5],
+    }
+    _, problems = resolve(given)
+    assert sorted(problem.line().split(". Allowed")[0] for problem in problems) == [
+        "gpu_fabric_allow_tcp[1]: 0 is not a number from 1 to 65535",
+        "gpu_fabric_allow_tcp[2]: 'http' is not a number from 1 to 65535",
+        "gpu_fabric_ib_partitions[1]: 5 is no mapping",
+        "gpu_fabric_rail_subnets[1]: '10.2.0.1/24' is not allowed",
+        "gpu_fabric_rail_subnets[2]: 'x' is not allowed",
+        "gpu_fabric_thresholds.ib_write_lat_us: 0 is not allowed",
+        "gpu_fabric_thresholds.iperf3: no such key; the nearest is iperf3_gbps",
+    ]
