@@ -48,10 +48,22 @@ def render_load(load: t.Sequence[str]) -> str | None:
     return _HEADER + "".join(f"{name}\n" for name in load) if load else None
 
 
-def render_modprobe(options: t.Mapping[str, str], blacklist: t.Sequence[str]) -> str | None:
-    if not options and not blacklist:
+def checked_follow(follow: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
+    """Modules by the one after which they come."""
+    for name, followers in follow.items():
+        if not (isinstance(followers, list) and followers and all(isinstance(item, str) for item in followers)):
+            raise Failure(f"follow of {name}: {followers!r} is no list of modules, such as [nvidia_peermem]")
+    return {checked_name(name): list(map(checked_name, followers)) for name, followers in follow.items()}
+
+
+def render_modprobe(
+    options: t.Mapping[str, str], blacklist: t.Sequence[str], follow: t.Mapping[str, t.Sequence[str]]
+) -> str | None:
+    if not options and not blacklist and not follow:
         return None
     lines = [f"options {name} {text}\n" for name, text in options.items()]
+    # Holds for whoever loads the module, udev too, and takes the followers out before it.
+    lines += [f"softdep {name} post: {' '.join(followers)}\n" for name, followers in follow.items()]
     for name in blacklist:
         lines.append(f"blacklist {name}\n")
         # A blacklist stops aliases only; this stops a dependency or a person, too.
@@ -199,6 +211,7 @@ class ModuleSet:
         state: StateFile | None = None,
         absent: bool = False,
         came_with: t.Sequence[str] = (),
+        follow: t.Mapping[str, t.Any] | None = None,
     ) -> None:
         self._cli = cli
         self._running = Running(root)
@@ -211,7 +224,9 @@ class ModuleSet:
             raise Failure(f"{', '.join(both)}: a module cannot both be loaded and be kept out")
         texts = {
             os.path.join(root, f"etc/modules-load.d/{stem}.conf"): render_load(load),
-            os.path.join(root, f"etc/modprobe.d/{stem}.conf"): render_modprobe(options, self._blacklist),
+            os.path.join(root, f"etc/modprobe.d/{stem}.conf"): render_modprobe(
+                options, self._blacklist, checked_follow(follow or {})
+            ),
         }
         self._files = FileSet([ours(*item) for item in texts.items()], cli, originals, check_mode=False)
         self._steps = self._files.plan()

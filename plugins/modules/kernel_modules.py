@@ -33,6 +33,12 @@ options:
     description: Module options, by module, as C(modprobe.d) spells them.
     type: dict
     default: {}
+  follow:
+    description:
+      - Lists of modules by the one after which they come (and before which they go), whoever loads or removes that one.
+      - So C(nvidia_peermem) is there again when the RDMA stack was started anew.
+    type: dict
+    default: {}
   blacklist:
     description: Modules that may not be loaded.
     type: list
@@ -164,6 +170,7 @@ def main() -> t.NoReturn:
             "name": {"type": "str", "default": "gpu-fabric"},
             "load": {"type": "list", "elements": "str", "default": []},
             "options": {"type": "dict", "default": {}},
+            "follow": {"type": "dict", "default": {}},
             "blacklist": {"type": "list", "elements": "str", "default": []},
             "reload": {"type": "list", "elements": "str", "default": []},
             "now": {"type": "bool", "default": True},
@@ -190,6 +197,7 @@ def main() -> t.NoReturn:
                 module.params["initramfs"],
                 module.params["reload"] if wanted else [],
                 state=StateFile("modules.json"),
+                follow=module.params["follow"] if wanted else {},
                 absent=not wanted,
                 came_with=[
                     *module.params["came_with"],

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, text
@@ -40,6 +41,14 @@ def choose(
     if path != "none" and far:
         reason += f"; NCCL uses it up to PXB by default, and the nearest rail is {far} away"
     return path, reason
+
+
+def followers(path: str, drivers: t.Collection[str]) -> dict[str, list[str]]:
+    """The modules that must come after others, whoever loads these.
+
+    A restart of the RDMA stack (openibd) takes nvidia_peermem out with ib_core, and brings only its own modules back.
+    """
+    return {"mlx5_ib": ["nvidia_peermem"]} if path == "nvidia_peermem" and "mlx5_core" in drivers else {}
 
 
 def _path(

@@ -168,6 +168,7 @@ def plan_host(
             "name": "gpu-fabric",
             "load": _modules(machine, host.rails, infiniband, direct, bool(over_infiniband.subnets())),
             "options": {},
+            "follow": gpudirect.followers(direct, [rail.hca.driver for rail in host.rails]),
             "gpudirect": direct,
             "gpudirect_reason": direct_reason,
         },

@@ -252,6 +252,19 @@ def test_the_state_in_sysfs_counts(kernel: Kernel) -> None:
     assert modules(kernel, load=["nvidia", "ib_umad"]).loaded == ["ib_umad"]
 
 
+def test_what_follows_another_module_does_so_whoever_loads_that(kernel: Kernel) -> None:
+    todo = modules(kernel, follow={"mlx5-ib": ["nvidia-peermem"]})
+    todo.apply()
+    assert "softdep mlx5_ib post: nvidia_peermem\n" in (kernel.root / PROBE).read_text()
+    assert not (kernel.root / LOAD).exists() and kernel.ran == []
+    assert len(modules(kernel, follow={"mlx5_ib": ["nvidia_peermem"]}).changes) == 0
+    modules(kernel, absent=True).apply()
+    assert not (kernel.root / PROBE).exists()
+    for wrong in ({"mlx5_ib": "nvidia_peermem"}, {"mlx5_ib": []}, {"mlx5_ib": ["a b"]}):
+        with pytest.raises(Failure):
+            modules(kernel, follow=wrong)
+
+
 def test_absent_removes_the_files(kernel: Kernel) -> None:
     modules(kernel, load=["ib_umad"], blacklist=["nouveau"]).apply()
     todo = modules(kernel)
@@ -356,4 +369,4 @@ def test_bad_names_are_refused(kernel: Kernel, wanted: dict[str, t.Any], message
 
 def test_nothing_wanted_is_no_file() -> None:
     assert _modules.render_load([]) is None
-    assert _modules.render_modprobe({}, []) is None
+    assert _modules.render_modprobe({}, [], {}) is None

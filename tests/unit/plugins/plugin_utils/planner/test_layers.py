@@ -149,6 +149,8 @@ def test_path_to_gpu_memory(kernel, ofed, intent, wanted, word):
     assert modules["gpudirect"] == wanted
     assert word in modules["gpudirect_reason"]
     assert ("nvidia_peermem" in modules["load"]) == (wanted == "nvidia_peermem")
+    # A restart of OFED's stack takes it out.
+    assert modules["follow"] == ({"mlx5_ib": ["nvidia_peermem"]} if wanted == "nvidia_peermem" else {})
 
 
 def test_rails_beyond_the_host_bridge_are_told():
