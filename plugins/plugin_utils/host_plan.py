@@ -348,9 +348,15 @@ def _protected(host: Host) -> list[str]:
 
 def _link_cost(host: Host, rail: rails.Rail, quality_of: dict[str, t.Any]) -> tuple[str, str, str]:
     dev = host.machine.netdevs.get(rail.netdev)
-    wanted = quality_of.get(rail.netdev)
-    present = mapping(host.machine.facts.get("qos")).get(rail.netdev)
-    cost, why = disruption.of_link(dev, host.intent["gpu_fabric_mtu"], wanted["pfc"] if wanted else None, present)
+    seen = mapping(host.machine.facts.get("qos"))
+    costs = []
+    # what a bond costs is what its members' ports cost
+    for netdev in dev.bond_members if dev and dev.kind == "bond" else (rail.netdev,):
+        pfc = quality_of.get(netdev, {}).get("pfc")
+        port = host.machine.netdevs.get(netdev)
+        costs.append(disruption.of_link(port, host.intent["gpu_fabric_mtu"], pfc, seen.get(netdev)))
+    gravest = worst(cost for cost, _ in costs)
+    cost, why = next((item for item in costs if item[0] == gravest), ("none", ""))
     return (f"rail {rail.rail} {rail.netdev}", cost, why)
 
 

@@ -347,6 +347,13 @@ def test_members_of_a_bond_and_their_lag_device():
     # QoS is set where the ports are
     assert sorted(plan["qos"]) == ["ens1f0np0", "ens1f1np1"]
     assert [port["hca"] for port in plan["nic_ports"]] == ["mlx5_bond_0"] * 2
+    # and costs what the gravest of them costs
+    mask = [False] * 3 + [True] + [False] * 4
+    box.facts["qos"] = {"ens1f0np0": {"pfc": mask}, "ens1f1np1": {"pfc": [False] * 8}}
+    (change,) = plan_one(box)["disruption"]["changes"]
+    assert (change["what"], change["class"]) == ("rail 0 bond1", "linkflap") and "ens1f1np1" in change["reason"]
+    box.facts["qos"]["ens1f1np1"]["pfc"] = mask
+    assert plan_one(box)["disruption"]["changes"] == []
 
 
 def test_bond_of_the_management_interface_makes_its_members_management():
