@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bonds that are well formed and yet cannot be: their options, their gateways, and what the host has."""
+"""Bonds that are well formed and yet cannot be: for what the host has, and for each other."""
 
 from __future__ import annotations
 
@@ -10,103 +10,95 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import interface_checks
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.bonds import VARIABLE
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.bonds import VARIABLE, Bond
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Problem, at
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import default_routes
 
-OPTIONS = {
-    "lacp_rate": ("slow", "fast"),
-    "xmit_hash_policy": ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"),
-}
-
 
 def problems(
-    intent: Intent, machine: Machine, rails: t.Collection[str], management: str, subnets: t.Sequence[str]
+    bonds: t.Sequence[Bond],
+    management_link: t.Mapping[str, t.Any],
+    machine: Machine,
+    rails: t.Collection[str],
+    management: str,
+    subnets: t.Sequence[str],
 ) -> list[Problem]:
-    """*rails* are the interfaces of this host's rails, *subnets* those of the rack's rails. For bonds in good form."""
-    found = []
-    for name, given in intent[VARIABLE].items():
-        found += [Problem(VARIABLE, *wrong) for wrong in _options(str(name), given)]
-        found += [Problem(VARIABLE, *wrong) for wrong in _gateway(str(name), given, machine)]
-        found += [Problem(VARIABLE, *wrong) for wrong in _on_host(str(name), given, machine, rails, management)]
-        for message, allowed in interface_checks.too_large(machine, map(str, given["members"]), given.get("mtu")):
-            found.append(Problem(VARIABLE, f"{message} ({name})", allowed))
-        found += [Problem(VARIABLE, *wrong) for wrong in _addresses(str(name), given, machine, subnets)]
-    return found or [Problem(VARIABLE, *wrong) for wrong in _between(intent)]
+    """*rails* are the interfaces of this host's rails, *subnets* those of the rack's rails; of bonds and of the
+    management's interface what is in good form."""
+    found: list[Problem] = []
+    for bond in bonds:
+        found += _gateway(bond, machine)
+        found += _on_host(bond, machine, rails, management)
+        for message, allowed in interface_checks.too_large(machine, bond.members, bond.mtu):
+            found.append(Problem(VARIABLE, message, allowed, at(bond.name, "mtu")))
+        found += _addresses(bond, machine, subnets)
+    return [*found, *_between(bonds, management_link)]
 
 
-def _options(name: str, given: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
-    for key, allowed in OPTIONS.items():
-        if given.get(key) not in (None, *allowed):
-            yield f"{key} of {name} is {given[key]!r}", ", ".join(allowed)
-    if given.get("lacp_rate") and given["mode"] != "802.3ad":
-        yield f"lacp_rate of {name} with mode {given['mode']}", "lacp_rate with mode 802.3ad"
-
-
-def _gateway(name: str, given: t.Mapping[str, t.Any], machine: Machine) -> t.Iterator[tuple[str, str]]:
-    faults = interface_checks.gateway_faults(given, _interfaces(given))
-    yield from ((f"gateway of {name} {fault}", allowed) for fault, allowed in faults)
-    for gateway in interface_checks.gateways(given) if not faults else ():
-        others = [dev for dev in default_routes(machine, ipaddress.ip_address(str(gateway)).version) if dev != name]
+def _gateway(bond: Bond, machine: Machine) -> t.Iterator[Problem]:
+    for gateway in bond.gateways:
+        version = ipaddress.ip_address(gateway).version
+        others = [dev for dev in default_routes(machine, version) if dev != bond.name]
         if others:
-            message = f"gateway {gateway} of {name}, and the host's default route is over {others[0]}"
-            yield message, f"no gateway of {name}, or no default route over {others[0]}: a host has one"
+            message = f"{gateway}, and the host's default route is over {others[0]}"
+            allowed = f"no gateway of {bond.name}, or no default route over {others[0]}: a host has one"
+            yield Problem(VARIABLE, message, allowed, at(bond.name, "gateway"))
 
 
-def _interfaces(given: t.Mapping[str, t.Any]) -> list[interface_checks.Interface]:
-    return [ipaddress.ip_interface(str(item)) for item in given.get("addresses") or ()]
-
-
-def _on_host(
-    name: str, given: t.Mapping[str, t.Any], machine: Machine, rails: t.Collection[str], management: str
-) -> t.Iterator[tuple[str, str]]:
+def _on_host(bond: Bond, machine: Machine, rails: t.Collection[str], management: str) -> t.Iterator[Problem]:
+    name = bond.name
     present = machine.netdevs.get(name)
     if name == "lo" or (present and present.kind not in ("bond", "")):
-        yield f"{name} is an interface of another kind", "names that are free, such as bond0"
-    for member in map(str, given["members"]):
+        message = "it is an interface of another kind"
+        yield Problem(VARIABLE, message, "names that are free, such as bond0", at(name))
+    for member, place in bond.members.items():
         dev = machine.netdevs.get(member)
         if member in rails:
-            yield f"member {member} of {name} is a rail", "interfaces that are no rails (gpu_fabric_exclude_devices)"
+            told = (f"{member} is a rail", "interfaces that are no rails (gpu_fabric_exclude_devices)")
         elif member == management:
-            yield f"member {member} of {name} is the management interface", "interfaces that do not carry management"
+            told = (f"{member} is the management interface", "interfaces that do not carry management")
         elif machine.netdevs and not dev:
             shown = ", ".join(sorted(other for other in machine.netdevs if other != "lo")[:12])
-            yield f"member {member} of {name} is not there", f"one of {shown}"
+            told = (f"{member} is not there", f"one of {shown}")
         elif dev and dev.master not in ("", name):
-            yield f"member {member} of {name} belongs to {dev.master}", "interfaces that belong to nothing else"
+            told = (f"{member} belongs to {dev.master}", "interfaces that belong to nothing else")
+        else:
+            continue
+        yield Problem(VARIABLE, *told, at(name, "members", place))
 
 
-def _addresses(
-    name: str, given: t.Mapping[str, t.Any], machine: Machine, subnets: t.Sequence[str]
-) -> t.Iterator[tuple[str, str]]:
+def _addresses(bond: Bond, machine: Machine, subnets: t.Sequence[str]) -> t.Iterator[Problem]:
     networks = [ipaddress.ip_network(item) for item in subnets]
-    for own in _interfaces(given):
+    present = machine.netdevs.get(bond.name)
+    for item, place in bond.addresses.items():
+        own, where = ipaddress.ip_interface(item), at(bond.name, "addresses", place)
         net = next((net for net in networks if net.version == own.version and net.overlaps(own.network)), None)
         if net:
-            yield f"{own} of {name} overlaps the rails' {net}", "networks that the rails do not use"
-    present = machine.netdevs.get(name)
-    new = [str(item) for item in _interfaces(given) if not present or str(item) not in present.addresses]
-    for message, allowed in interface_checks.used_elsewhere(machine, [name], new):
-        yield f"{message} (addresses of {name})", allowed
+            yield Problem(VARIABLE, f"{own} overlaps the rails' {net}", "networks that the rails do not use", where)
+        new = [item] if not present or item not in present.addresses else []
+        for message, allowed in interface_checks.used_elsewhere(machine, [bond.name], new):
+            yield Problem(VARIABLE, message, allowed, where)
 
 
-def _between(intent: Intent) -> t.Iterator[tuple[str, str]]:
+def _between(bonds: t.Sequence[Bond], management_link: t.Mapping[str, t.Any]) -> t.Iterator[Problem]:
     """What two bonds, or a bond and the management interface, cannot both have."""
-    every = [(f"bond {name}", given) for name, given in intent[VARIABLE].items()]
-    every += [("the management interface", intent[interface_checks.MANAGEMENT])]
+    every = [(VARIABLE, at(bond.name), f"bond {bond.name}", bond.addresses, bond.gateways) for bond in bonds]
+    own = {str(item): place for place, item in enumerate(management_link.get("addresses") or ())}
+    gateways = [str(item) for item in interface_checks.gateways(management_link)]
+    every.append((interface_checks.MANAGEMENT, "", "the management interface", own, gateways))
     networks: list[tuple[str, interface_checks.Interface]] = []
     holders: dict[int, str] = {}
-    for what, given in every:
-        double = interface_checks.twice(_interfaces(given))
-        if double:
-            yield f"{double.ip} stands twice in addresses of {what}", "each address once"
-        for own in _interfaces(given):
-            other = next((o for o, n in networks if n.version == own.version and n.network.overlaps(own.network)), what)
+    for variable, where, what, addresses, ways in every:
+        for item, place in addresses.items():
+            address = ipaddress.ip_interface(item)
+            near = (n for n in networks if n[1].version == address.version and n[1].network.overlaps(address.network))
+            other = next(near, (what, address))[0]
             if other != what:
-                yield f"{own} of {what} is in a network of {other}", "a network of its own for each"
-            networks.append((what, own))
-        for gateway in interface_checks.gateways(given):
-            holder = holders.setdefault(ipaddress.ip_address(str(gateway)).version, what)
+                message = f"{address} is in a network of {other}"
+                yield Problem(variable, message, "a network of its own for each", where + at("addresses", place))
+            networks.append((what, address))
+        for gateway in ways:
+            holder = holders.setdefault(ipaddress.ip_address(gateway).version, what)
             if holder != what:
-                yield f"gateway {gateway} of {what} beside that of {holder}", "one default route"
+                yield Problem(variable, f"{gateway} beside that of {holder}", "one default route", f"{where}.gateway")

@@ -14,6 +14,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
 
 Interface: t.TypeAlias = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+AN_ADDRESS = "an address"
+HOSTS_ADDRESS = "an address of a host with its prefix length, such as 10.20.0.5/24"
 BONDS, MANAGEMENT = "gpu_fabric_bonds", "gpu_fabric_management_link"
 
 
@@ -36,11 +38,6 @@ def _is_hosts(found: Interface) -> bool:
     return found.ip not in (network.network_address, *([network.broadcast_address] if network.version == 4 else []))
 
 
-def twice(found: t.Sequence[Interface]) -> Interface | None:
-    """The first address that stands there already, whatever its prefix length."""
-    return next((item for place, item in enumerate(found) if item.ip in [other.ip for other in found[:place]]), None)
-
-
 def gateways(given: t.Mapping[str, t.Any]) -> list[t.Any]:
     """Those of an interface: one, or a list of one for each family."""
     value = given.get("gateway")
@@ -55,7 +52,53 @@ def gateway_faults(given: t.Mapping[str, t.Any], own: t.Sequence[Interface]) -> 
     """(what is wrong with the gateways of an interface with *own* addresses, what is allowed)"""
     found = [fault for fault in (gateway_fault(gateway, own) for gateway in gateways(given)) if fault]
     versions = [] if found else [ipaddress.ip_address(str(gateway)).version for gateway in gateways(given)]
-    return found + [(f"has two of IPv{v}", "one for each family") for v in (4, 6) if versions.count(v) > 1]
+    return found + [(f"two of IPv{v}", "one for each family") for v in (4, 6) if versions.count(v) > 1]
+
+
+def gateway_problems(
+    variable: str, where: str, given: t.Mapping[str, t.Any], items: t.Sequence[str], whole: bool
+) -> list[Problem]:
+    """What is wrong with the gateways of an interface; where its addresses are not *whole*, with their form only."""
+    own = [ipaddress.ip_interface(item) for item in items]
+    faults = gateway_faults(given, own)
+    if not whole:
+        faults = [
+            fault for gateway in gateways(given) if (fault := gateway_fault(gateway, own)) and fault[1] == AN_ADDRESS
+        ]
+    return [Problem(variable, fault, allowed, f"{where}.gateway") for fault, allowed in faults]
+
+
+def addresses(variable: str, where: str, given: t.Any) -> tuple[dict[str, int], list[Problem]]:
+    """A list of hosts' addresses, each with its place, and what is wrong with the others."""
+    where = f"{where}.addresses"
+    if given is None:
+        return {}, []
+    if not isinstance(given, (list, tuple)):
+        return {}, [Problem(variable, f"{given!r} is not a list", f"a list, each item {HOSTS_ADDRESS}", where)]
+    found: dict[str, int] = {}
+    problems, seen = [], []
+    for place, item in enumerate(given):
+        own = interface(item)
+        if own is None:
+            told = (f"{item!r} is not allowed", HOSTS_ADDRESS)
+        elif own.ip in seen:
+            told = (f"{own.ip} stands there already", "each address once")
+        else:
+            found[str(item)] = place
+            seen.append(own.ip)
+            continue
+        problems.append(Problem(variable, *told, f"{where}[{place}]"))
+    return found, problems
+
+
+def mtu(variable: str, where: str, given: t.Any) -> tuple[int | None, list[Problem]]:
+    if given is None:
+        return None, []
+    if isinstance(given, bool) or not isinstance(given, int) or not 1280 <= given <= 9978:
+        return None, [
+            Problem(variable, f"{given!r} is not allowed", "a number from 1280 to 9978 bytes", f"{where}.mtu")
+        ]
+    return given, []
 
 
 def gateway_fault(given: t.Any, own: t.Sequence[Interface]) -> tuple[str, str] | None:
@@ -63,7 +106,7 @@ def gateway_fault(given: t.Any, own: t.Sequence[Interface]) -> tuple[str, str] |
     try:
         gateway = ipaddress.ip_address(str(given))
     except ValueError:
-        return f"is {given!r}", "an address"
+        return f"{given!r} is no address", AN_ADDRESS
     shown = ", ".join(map(str, own)) or "none"
     if gateway.version == 6 and gateway.is_link_local:
         # Routers announce themselves so, and an interface with IPv6 reaches them whatever its own addresses are.
@@ -98,7 +141,7 @@ def too_large(machine: Machine, names: t.Iterable[str], mtu: int | None) -> t.It
     for name in names:
         dev = machine.netdevs.get(name)
         if mtu and dev and dev.mtu_max and mtu > dev.mtu_max:
-            yield f"mtu is {mtu}, and {name} allows {dev.mtu_max} at most", f"{dev.mtu_max} or less"
+            yield f"{mtu}, and {name} allows {dev.mtu_max} at most", f"{dev.mtu_max} or less"
 
 
 def given_addresses(intent: Intent) -> list[tuple[str, str, t.Any]]:
@@ -126,14 +169,16 @@ def others_addresses(intents: t.Mapping[str, Intent], reached: t.Mapping[str, st
 
 
 __all__ = (
+    "addresses",
     "bond_networks",
     "default_routes",
     "gateway_fault",
     "gateway_faults",
+    "gateway_problems",
     "gateways",
     "given_addresses",
     "interface",
+    "mtu",
     "others_addresses",
-    "twice",
     "used_elsewhere",
 )

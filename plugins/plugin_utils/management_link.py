@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import interface_checks
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import Intent, Problem, at, unknown_keys
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import lower_devices
 
@@ -18,35 +18,27 @@ VARIABLE = interface_checks.MANAGEMENT
 KEYS = ("addresses", "gateway", "mtu")
 
 
-def problems(intent: Intent) -> list[Problem]:
-    """What would cut the host off, or cannot be meant."""
+def read(intent: Intent) -> tuple[dict[str, t.Any], list[Problem]]:
+    """The interface as far as it is in good form, and what would cut the host off or cannot be meant."""
     given = intent[VARIABLE]
     if not given:
-        return []
-    found = [Problem(VARIABLE, f"has no {key}", ", ".join(KEYS)) for key in given if key not in KEYS]
-    addresses = given.get("addresses")
-    if not isinstance(addresses, (list, tuple)) or not addresses:
+        return {}, []
+    found = unknown_keys(VARIABLE, "", given, KEYS)
+    own, ill = interface_checks.addresses(VARIABLE, "", given.get("addresses"))
+    if not given.get("addresses"):
+        message = "missing" if given.get("addresses") is None else f"{given['addresses']!r} is not allowed"
         allowed = "all the addresses of the interface, each with its prefix length, such as [10.20.0.5/24]"
-        return [*found, Problem(VARIABLE, f"addresses is {addresses!r}", allowed)]
-    own = [item for item in map(interface_checks.interface, addresses) if item]
-    found += [
-        Problem(VARIABLE, f"{item!r} in addresses", "a host's address with its prefix length")
-        for item in addresses
-        if interface_checks.interface(item) is None
-    ]
-    double = interface_checks.twice(own)
-    if double:
-        found.append(Problem(VARIABLE, f"{double.ip} stands twice in addresses", "each address once"))
-    mtu = given.get("mtu")
-    if mtu is not None and (isinstance(mtu, bool) or not isinstance(mtu, int) or not 1280 <= mtu <= 9978):
-        found.append(Problem(VARIABLE, f"mtu is {mtu!r}", "a number from 1280 to 9978 bytes"))
-    faults = interface_checks.gateway_faults(given, own)
-    return found + [Problem(VARIABLE, f"gateway {fault}", allowed) for fault, allowed in faults]
+        ill = [Problem(VARIABLE, message, allowed, ".addresses")]
+    mtu, odd = interface_checks.mtu(VARIABLE, "", given.get("mtu"))
+    faults = interface_checks.gateway_problems(VARIABLE, "", given, list(own), whole=not ill)
+    gateway = given.get("gateway") if not faults else None
+    return {"addresses": own, "gateway": gateway, "mtu": mtu}, [*found, *ill, *odd, *faults]
 
 
-def on_host(intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iterable[str]) -> list[Problem]:
-    """What keeps this host from having it. For an intent in good form."""
-    given = intent[VARIABLE]
+def on_host(
+    given: t.Mapping[str, t.Any], intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iterable[str]
+) -> list[Problem]:
+    """What keeps this host from having it; *given* is what is in good form."""
     if not given:
         return []
     if not netdev:
@@ -57,18 +49,21 @@ def on_host(intent: Intent, machine: Machine, netdev: str, rail_networks: t.Iter
         return [Problem(VARIABLE, message, "one of the two")]
     rails = [ipaddress.ip_network(net) for net in rail_networks]
     found = []
-    for item in map(str, given["addresses"]):
+    for item, place in given["addresses"].items():
         own = ipaddress.ip_interface(item).network
         rail = next((net for net in rails if net.version == own.version and net.overlaps(own)), None)
         if rail:
-            message = f"{item} in addresses overlaps the rails' {rail}"
-            found.append(Problem(VARIABLE, message, "a network that no rail is in"))
+            message = f"{item} overlaps the rails' {rail}"
+            found.append(Problem(VARIABLE, message, "a network that no rail is in", at("addresses", place)))
     present = machine.netdevs.get(netdev)
-    new = [item for item in map(str, given["addresses"]) if not present or item not in present.addresses]
     lower = lower_devices(machine, netdev)
-    wrong = [*interface_checks.used_elsewhere(machine, lower, new)]
-    wrong += interface_checks.too_large(machine, sorted(lower), given.get("mtu"))
-    return found + [Problem(VARIABLE, *item) for item in wrong]
+    for item, place in given["addresses"].items():
+        new = [item] if not present or item not in present.addresses else []
+        for message, allowed in interface_checks.used_elsewhere(machine, lower, new):
+            found.append(Problem(VARIABLE, message, allowed, at("addresses", place)))
+    for message, allowed in interface_checks.too_large(machine, sorted(lower), given.get("mtu")):
+        found.append(Problem(VARIABLE, message, allowed, ".mtu"))
+    return found
 
 
 def for_host(machine: Machine, intent: Intent, netdev: str) -> dict[str, t.Any] | None:

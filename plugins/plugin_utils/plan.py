@@ -212,7 +212,11 @@ def _resolve(intents: t.Mapping[str, t.Any]) -> dict[str, Intent]:
                 ("", Problem(variable, f"differs within the rack: {shown}", "one value for the whole rack"))
             )
     if problems:
-        raise IntentError(problems)
+        # the form of interfaces is judged later, host by host; who mends an intent wants to hear it all at once
+        for host, intent in resolved.items():
+            problems += [(host, told) for told in (*management_link.read(intent)[1], *bonds.read(intent)[1])]
+        first = next(iter(resolved.values()))
+        raise IntentError(problems + [("", told) for told in ib_networks.problems(first)])
     return resolved
 
 
@@ -307,14 +311,17 @@ def _beside_rails(
 ) -> list[tuple[str, Problem]]:
     """What is wrong with interfaces that a person addresses: the management's, and bonds."""
     found: list[tuple[str, Problem]] = []
+    sound = {}
     for host in hosts:
-        wrong = [*management_link.problems(host.intent), *bonds.problems(host.intent)]
-        if not wrong:
-            management, netdevs = host.found.management, {rail.netdev for rail in host.rails if rail.netdev}
-            wrong += management_link.on_host(host.intent, host.machine, management, rail_networks)
-            wrong += bond_checks.problems(host.intent, host.machine, netdevs, management, rail_networks)
-        found += [(host.name, problem) for problem in wrong]
-    return found or interface_checks.others_addresses({host.name: host.intent for host in hosts}, reached)
+        links, wrong = bonds.read(host.intent)
+        own, told = management_link.read(host.intent)
+        if not wrong and not told:
+            sound[host.name] = host.intent
+        management, netdevs = host.found.management, {rail.netdev for rail in host.rails if rail.netdev}
+        told += management_link.on_host(own, host.intent, host.machine, management, rail_networks)
+        wrong += bond_checks.problems(links, own, host.machine, netdevs, management, rail_networks)
+        found += [(host.name, problem) for problem in (*told, *wrong)]
+    return found + interface_checks.others_addresses(sound, reached)
 
 
 def _networks_of(host: Host, addresses: AddressPlan, over_infiniband: ipoib.IpoibPlan) -> list[tuple[str, str]]:

@@ -114,7 +114,7 @@ def test_a_bare_number_for_a_version_explains_yaml():
             "roce_priority_to_buffer",
             ["buffer 1, whose size is 0"],
         ),
-        ({"roce_accelerations": {"tx_windows": True}}, "roce_accelerations", [".tx_windows: no such key; the nearest is tx_window"]),
+        ({"roce_accelerations": {"tx_windows": True}}, "roce_accelerations", [".tx_windows: no such key; the nearest"]),
         ({"roce_accelerations": {"tx_window": 1}}, "roce_accelerations", [".tx_window: 1 is not"]),
         ({"nic_firmware": {"sriov_en": 1}}, "nic_firmware", ["'sriov_en'"]),
         ({"nic_firmware": {"sriov_en": 1}}, "nic_firmware", ["the nearest is SRIOV_EN"]),
