@@ -364,6 +364,53 @@ def test_what_was_to_be_given_back_outlives_a_run_that_was_cut_off(ofed: Path, m
     assert FakeCli.pfc == [False] * 8 and enabled(ofed, 5) == "01"
 
 
+class LinkCli(FakeCli):
+    """A port's speed and negotiation behind ethtool."""
+
+    autoneg: t.ClassVar[list[str]] = []
+    speeds: t.ClassVar[list[int]] = []
+
+    def which(self, name: str) -> str | None:
+        return name
+
+    def run(self, argv: list[str], check: bool = True, **options: object) -> Result:
+        if argv[:2] == ["ethtool", "-s"]:
+            words = dict(zip(argv[3::2], argv[4::2]))
+            if "advertise" in words:
+                self.speeds[:] = [100, 200]
+            elif "speed" in words:
+                self.speeds[:] = [int(words["speed"]) // 1000]
+            self.autoneg[:] = [words.get("autoneg", *self.autoneg)]
+        elif argv[:1] == ["ethtool"] and len(argv) == 2:
+            modes = {"Supported": [100, 200], "Advertised": self.speeds}
+            lists = "".join(
+                f"\t{label} link modes: " + " ".join(f"{speed}000baseCR4/Full" for speed in speeds) + "\n"
+                for label, speeds in modes.items()
+            )
+            said = f"Settings for lo:\n{lists}\tSpeed: 100000Mb/s\n\tAuto-negotiation: {self.autoneg[0]}\n"
+            return Result(tuple(argv), 0, said, "")
+        return super().run(argv, check, **options)
+
+
+def test_negotiation_goes_back_by_itself(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nic_settings, "Cli", LinkCli)
+    LinkCli.autoneg[:], LinkCli.speeds[:] = ["on"], [100, 200]
+
+    def ask(check_mode: bool = False, **link: t.Any) -> dict[str, t.Any]:
+        ports = [{**PORT, "settings": {"link": link}}] if link else []
+        return run(check_mode=check_mode, ports=ports, allow_disruption="linkflap")
+
+    ask(speed_gbps=100, autoneg=False)
+    assert (LinkCli.autoneg, LinkCli.speeds) == (["off"], [100])
+    told = ask(check_mode=True, speed_gbps=100)
+    assert told["diff"] == ask(speed_gbps=100)["diff"]
+    assert told["diff"][0]["prepared"].splitlines()[0] == "lo link autoneg:0 -> autoneg:1"
+    assert (LinkCli.autoneg, LinkCli.speeds) == (["on"], [100]) and not ask(speed_gbps=100)["changed"]
+    ask()
+    assert (LinkCli.autoneg, LinkCli.speeds) == (["on"], [100, 200])
+    assert not (machine / "record/nics.json").exists() and not ask()["changed"]
+
+
 def test_interrupts_go_back_to_where_each_of_them_was(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, cpus in (("40", "0-127"), ("41", "2"), ("42", "64")):
         (machine / "irq" / number).mkdir(parents=True)
