@@ -249,19 +249,23 @@ def without(ports: list[dict[str, t.Any]], netdev: str, names: t.Collection[str]
     ]
 
 
+def together(netdevs: list[str]) -> str:
+    """Ports that have the same to be told of them."""
+    every = list(dict.fromkeys(netdevs))
+    return every[0] if len(every) == 1 else f"{len(every)} ports ({', '.join(every)})"
+
+
 def refuse(todos: list[program.Todo], allowed: str, processes: list[str]) -> None:
     """Stop before anything is written where a link would bounce and may not."""
-    flapping = {
-        todo.port.netdev: next(step for step in todo.steps if step.knob.disruption == "linkflap")
-        for todo in todos
-        if todo.flaps
-    }
-    if not flapping:
+    alike: dict[str, list[str]] = {}
+    for todo in todos:
+        flapping = [step for step in todo.steps if step.knob.disruption == "linkflap"]
+        told = [f"{step.knob.name} is {shown(step.before)}, wanted {shown(step.after)}" for step in flapping]
+        if told:
+            alike.setdefault("; ".join(told), []).append(todo.port.netdev)
+    if not alike:
         return
-    what = "; ".join(
-        f"{netdev}: {step.knob.name} is {shown(step.before)}, wanted {shown(step.after)}"
-        for netdev, step in flapping.items()
-    )
+    what = "; ".join(f"{together(netdevs)}: {reasons}" for reasons, netdevs in alike.items())
     if not covers(allowed, "linkflap"):
         raise Failure(
             f"No setting of a port was changed: these take the link down for a moment ({what})."
