@@ -361,6 +361,10 @@ def test_files_of_somebody_else_are_kept_and_given_back(world: World) -> None:
     done = world.apply(wanted(world))
     assert done.changes.diff() == foretold.changes.diff() and len(done.changed_paths) == 4
     assert "(owner, mode)" in str(done.changes.subjects)
+    keys = [change for change in done.changes if change.subject == "/etc/apt/keyrings/vendor.gpg"]
+    assert (
+        len(keys) == 1 and keys[0].before.startswith("unusable") and keys[0].after == f"key {world.key.fingerprint}\n"
+    )
     assert "Managed by" in (world.root / "etc/apt/sources.list.d/vendor.sources").read_text()
     # the first contents are those of the very first run
     world.apply(wanted(world, "570.1.1"))
