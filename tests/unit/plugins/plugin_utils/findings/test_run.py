@@ -116,6 +116,8 @@ def test_the_firewall_keeps_the_networks_of_rails_that_moved() -> None:
     assert said(*RDMA, "security_groups_table", plan=NEW_POOL) == []
     assert said(*RDMA, plan=NEW_POOL, facts=changed(FACTS, ("firewall",), {})) == []
     assert said(*RDMA, plan=changed(NEW_POOL, ("firewall", "backend"), "none")) == []
+    fewer = changed(PLAN, ("firewall", "members"), ["10.60.0.0/24", "10.9.0.1/32"])
+    assert said(*RDMA, plan=fewer) == [], "a host that does not answer is none that moved"
 
 
 def test_one_remedy_names_every_layer() -> None:
