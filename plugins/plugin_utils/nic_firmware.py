@@ -20,6 +20,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import
 )
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import Rail
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.tuning import direct_nic
 
 RECORD = "/var/lib/gpu_fabric/nic_firmware.json"
 MELLANOX = "15b3"
@@ -35,7 +36,7 @@ class Setting(t.NamedTuple):
     optional: bool
 
 
-def profile(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: bool) -> dict[str, Setting]:
+def profile(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], untranslated: bool) -> dict[str, Setting]:
     """What the intent says about firmware without naming a parameter; names without a port stand for every port."""
     wanted: dict[str, Setting] = {}
     fabric = intent["gpu_fabric_fabric"]
@@ -43,7 +44,7 @@ def profile(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: 
         wanted["LINK_TYPE"] = Setting(LINK_TYPES[fabric], f"gpu_fabric_fabric is {fabric}", True)
     if intent["gpu_fabric_nic_firmware_profile"] == "none":
         return wanted
-    if x86:  # Grace and later platforms route GPUDirect through their IOMMU and need the services
+    if untranslated:
         wanted["ATS_ENABLED"] = Setting(0, "GPUDirect on bare metal does without translation services", True)
     if quality.get("profile") in ("lossless", "lossy"):
         priority = quality["priority"]
@@ -59,9 +60,9 @@ def profile(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: 
     return wanted
 
 
-def settings(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], x86: bool) -> dict[str, Setting]:
+def settings(intent: t.Mapping[str, t.Any], quality: t.Mapping[str, t.Any], untranslated: bool) -> dict[str, Setting]:
     """The profile with gpu_fabric_nic_firmware over it; null takes a setting of the profile away."""
-    wanted = profile(intent, quality, x86)
+    wanted = profile(intent, quality, untranslated)
     given = intent["gpu_fabric_nic_firmware"]
     for name, value in sorted(given.items()):
         wanted.pop(name, None)
@@ -85,7 +86,9 @@ def for_host(
     if intent["gpu_fabric_state"] == "absent":
         nothing = {"cards": [], "reasons": {}, "left_out": {}, "disruption": "none", "disruption_reason": ""}
         return {"run": bool(record), **nothing}, []
-    wanted = settings(intent, quality, text(mapping(machine.facts.get("host")).get("architecture")) == "x86_64")
+    # Grace and later platforms, and Direct-NIC on any, route GPUDirect by translated addresses and need the services.
+    x86 = text(mapping(machine.facts.get("host")).get("architecture")) == "x86_64"
+    wanted = settings(intent, quality, x86 and not direct_nic(machine))
     left_out: dict[str, str] = {}
     cards = []
     used = {rail.hca.pci for rail in rails if not rail.hca.software}

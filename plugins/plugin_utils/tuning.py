@@ -128,7 +128,7 @@ class Tuning:
             self._leave_out("acs", "a virtual machine needs ACS: its hypervisor isolates it with it")
         elif text(mapping(machine.facts.get("host")).get("architecture")) != "x86_64":
             self._leave_out("acs", "this platform needs ACS masks of its own; rdma_topo (rdma-core) knows them")
-        elif any((function.vendor, function.device) == DATA_DIRECT for function in machine.functions.values()):
+        elif direct_nic(machine):
             self._leave_out(
                 "acs", "GPUs and NICs are joined by Direct-NIC, which needs ACS masks of its own; ask rdma_topo check"
             )
@@ -187,6 +187,11 @@ class Tuning:
         return f"the kernel runs with {off[0]}, which translates nothing" if off else ""
 
 
+def direct_nic(machine: Machine) -> bool:
+    """Whether NICs and GPUs are joined beside the PCIe tree; then ACS and translation are the platform's own."""
+    return any((function.vendor, function.device) == DATA_DIRECT for function in machine.functions.values())
+
+
 def said(value: t.Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
@@ -207,4 +212,4 @@ def for_host(
     return planned, ports, tuning.notes()
 
 
-__all__ = ("CMDLINE_FILE", "PROFILES", "READ_REQUEST_BYTES", "Tuning", "for_host")
+__all__ = ("CMDLINE_FILE", "PROFILES", "READ_REQUEST_BYTES", "Tuning", "direct_nic", "for_host")

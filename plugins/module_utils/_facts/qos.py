@@ -49,7 +49,9 @@ def _recorded(source: Source) -> list[str]:
 
 
 def _port(source: Source, tools: Tools, netdev: str) -> dict[str, Any]:
-    found = _from_mlnx_qos(tools, netdev) or _from_dcb(source, tools, netdev) or {}
+    # mlnx_qos is of NVIDIA's drivers alone; what a recording has under the port's name is the port's.
+    theirs = source.live and _driver(source, netdev) not in (None, "mlx5_core", "mlx4_core")
+    found = (None if theirs else _from_mlnx_qos(tools, netdev)) or _from_dcb(source, tools, netdev) or {}
     found.update(_from_sysfs(source, netdev))
     return found
 
@@ -93,14 +95,14 @@ def _from_dcb(source: Source, tools: Tools, netdev: str) -> Optional[dict[str, A
             found["trust"] = answer["trust"][0]
         if answer.get("dcbx"):
             found["dcbx_modes"] = answer["dcbx"]
-    if "trust" not in found and "dscp_to_priority" in found and _is_mlx5(source, netdev):
+    if "trust" not in found and "dscp_to_priority" in found and _driver(source, netdev) == "mlx5_core":
         # This driver has no table of trust: it trusts DSCP as soon as one DSCP has a priority.
         found["trust"] = "dscp" if found["dscp_to_priority"] else "pcp"
     return found if len(found) > 1 else None
 
 
-def _is_mlx5(source: Source, netdev: str) -> bool:
-    return link_name(source, f"/sys/class/net/{netdev}/device/driver") == "mlx5_core"
+def _driver(source: Source, netdev: str) -> Optional[str]:
+    return link_name(source, f"/sys/class/net/{netdev}/device/driver")
 
 
 def _from_sysfs(source: Source, netdev: str) -> dict[str, Any]:

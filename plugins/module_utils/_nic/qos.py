@@ -201,7 +201,7 @@ class Dcb(Backend):
             return [["dcb", "ets", "set", *device, *shares]]
         if part in BUFFERS:
             wanted = self.buffers(part, value)
-            words = (word for name in wanted for word in (name.replace("_", "-"), *numbered(wanted[name])))
+            words = [word for name in wanted for word in (name.replace("_", "-"), *numbered(wanted[name]))]
             return [["dcb", "buffer", "set", *device, *words]]
         if part == "cable_length_m":
             # mlx5 takes a delay below its own bound for the length of the cable.

@@ -246,9 +246,11 @@ PFC configuration:
 
 
 class TestQos:
-    def of(self, directory: Path, commands: dict[str, str], files: dict[str, Any] | None = None) -> dict[str, Any]:
+    def of(
+        self, directory: Path, commands: dict[str, str], files: dict[str, Any] | None = None, driver: str = "mlx5_core"
+    ) -> dict[str, Any]:
         source = live(directory, files, commands)
-        link(Path(source.root), "sys/class/net/rail0/device/driver", "../../../../bus/pci/drivers/mlx5_core")
+        link(Path(source.root), "sys/class/net/rail0/device/driver", f"../../../../bus/pci/drivers/{driver}")
         return qos.collect(source, Tools(source), {"rail0": "Ethernet", "ib0": "InfiniBand"})
 
     def test_ofed_answers_first(self, tmp_path: Path) -> None:
@@ -266,6 +268,15 @@ class TestQos:
             "roce_np": [False, False, False, False, True, False, False, False],
             "cnp_dscp": 48,
         }
+
+    def test_other_drivers_are_not_mlnx_qos_to_read(self, tmp_path: Path) -> None:
+        pfc = '{"pfc_cap":8,"prio_pfc":[false,false,false,true,false,false,false,false]}'
+        answers = {
+            "mlnx_qos": f"cat <<'X'\n{MLNX_QOS}X",
+            "dcb": f"case $2 in pfc) echo '{pfc}';; *) exit 1;; esac",
+        }
+        found = self.of(tmp_path, answers, driver="bnxt_en")["rail0"]
+        assert found["backend"] == "dcb" and found["pfc"].index(True) == 3 and "trust" not in found
 
     @pytest.mark.parametrize(
         ("app", "table", "trust"), [('{"dscp_prio":[[26,3," "]]}', {"26": 3}, "dscp"), ("{}", {}, "pcp")]

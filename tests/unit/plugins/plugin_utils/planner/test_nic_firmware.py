@@ -12,6 +12,7 @@ import boxes
 import pytest
 from boxes import notes, plan_one
 
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import tuning
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.nic_firmware import RECORD
 
 FIRST = "0000:18:00.0"
@@ -69,6 +70,9 @@ def test_recommended_profile_follows_the_rest_of_the_intent():
     grace = boxes.hgx_h100()
     grace.facts["host"]["architecture"] = "aarch64"
     assert firmware(grace, nic_firmware_profile="recommended", roce_profile="none")["cards"] == []
+    direct = boxes.hgx_h100()
+    direct.function("0000:19:00.0", *tuning.DATA_DIRECT, "0200", (), 0)
+    assert firmware(direct, nic_firmware_profile="recommended", roce_profile="none")["cards"] == []
 
 
 def test_hidden_settings_bring_their_gate():
