@@ -100,26 +100,31 @@ def key(value: t.Any) -> int | None:
 def problems(intent: Intent) -> list[Problem]:
     """What cannot be meant."""
     found: list[Problem] = []
+    sound: list[Network] = []
     given = intent[IPOIB]
     if given:
         found += _common_problems(IPOIB, "", given, KEYS)
+        if not found:
+            sound.append(_network(IPOIB, given))
         if not given.get("ipv4") and not given.get("ipv6"):
             found.append(Problem(IPOIB, "no pool, so no interface would get an address", "ipv4, ipv6, or both"))
     keys: dict[int, int] = {}
     names: dict[str, int] = {}
     for position, entry in enumerate(intent[PARTITIONS]):
         where = at(position)
-        found += _common_problems(PARTITIONS, where, entry, PARTITION_KEYS)
-        found += _key_problems(where, entry.get("pkey"), position, keys)
+        wrong = _common_problems(PARTITIONS, where, entry, PARTITION_KEYS)
+        wrong += _key_problems(where, entry.get("pkey"), position, keys)
         name = entry.get("name")
         if name is not None and (not isinstance(name, str) or not _NAME.match(name) or name == "Default"):
             allowed = "letters, digits, _ and -, beginning with a letter, at most 32; not Default"
-            found.append(Problem(PARTITIONS, f"{name!r} is not allowed", allowed, f"{where}.name"))
+            wrong.append(Problem(PARTITIONS, f"{name!r} is not allowed", allowed, f"{where}.name"))
         elif name is not None and names.setdefault(name, position) != position:
             message = f"{name} is the name of {PARTITIONS}[{names[name]}], too"
-            found.append(Problem(PARTITIONS, message, "each name once", f"{where}.name"))
-        found += _member_problems(where, entry.get("members", "all"))
-    return found or _overlaps(intent)
+            wrong.append(Problem(PARTITIONS, message, "each name once", f"{where}.name"))
+        wrong += _member_problems(where, entry.get("members", "all"))
+        sound += [_network(PARTITIONS, entry)] if not wrong else []
+        found += wrong
+    return found + _overlaps(sound, intent["gpu_fabric_admin_networks"])
 
 
 def _key_problems(where: str, value: t.Any, position: int, keys: dict[int, int]) -> list[Problem]:
@@ -212,16 +217,16 @@ def _pool_problems(
     return []
 
 
-def _overlaps(intent: Intent) -> list[Problem]:
+def _overlaps(networks: t.Sequence[Network], administration: t.Sequence[str]) -> list[Problem]:
     """Pools must be apart from each other and from where administration comes from."""
-    used = [(network, netaddr.IPNetwork(pool)) for network in read(intent) for _, pool, _ in network.pools]
+    used = [(network, netaddr.IPNetwork(pool)) for network in networks for _, pool, _ in network.pools]
     found = []
     for position, (network, pool) in enumerate(used):
         for other, another in used[:position]:
             if pool in another or another in pool:
                 message = f"{pool} overlaps {another} of {other.title}"
                 found.append(Problem(network.variable, message, "pools that do not overlap"))
-        for admin in map(netaddr.IPNetwork, intent["gpu_fabric_admin_networks"]):
+        for admin in map(netaddr.IPNetwork, administration):
             if admin in pool and admin != pool:
                 message = f"{admin} overlaps {pool} of {network.title}"
                 found.append(Problem("gpu_fabric_admin_networks", message, "networks that do not overlap the pools"))

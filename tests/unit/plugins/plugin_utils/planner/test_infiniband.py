@@ -212,6 +212,22 @@ def test_what_cannot_be_meant_is_refused_by_name(intent: dict[str, t.Any], said:
     assert said in refused({"gpu-01": host()}, **intent)
 
 
+def test_all_that_is_wrong_with_networks_is_told_at_once():
+    partitions = [
+        {"pkey": 5, "mtu": 1},
+        {**STORAGE, "ipv4": "10.240.9.0/24"},
+        {"pkey": 0x8006, "ipv4": "10.240.8.0/24"},
+    ]
+    told = refused({"gpu-01": host()}, ipoib=POOL, ib_partitions=[{"pkey": 5, "mtu": 1}, *inside])
+    for said in (
+        "gpu_fabric_ib_partitions[0].pkey: 0x0005 lacks the bit",
+        "gpu_fabric_ib_partitions[0].mtu: 1 is not allowed",
+        "10.240.9.0/24 overlaps 10.240.0.0/16 of gpu_fabric_ipoib",
+        "10.240.8.0/24 overlaps 10.240.0.0/16 of gpu_fabric_ipoib",
+    ):
+        assert told.count(said) == 1, told
+
+
 def test_hosts_of_an_ethernet_fabric_are_refused():
     ethernet = {"gpu-01": boxes.hgx_h100().done()}
     assert "gpu-01 has Ethernet rails, which need no subnet manager" in refused(ethernet, opensm_nodes=["gpu-01"])
