@@ -171,6 +171,15 @@ def test_every_mistake_of_every_bond_is_told_at_once_and_once():
     ]
 
 
+@pytest.mark.parametrize("addresses", [["192.0.2.5"], "192.0.2.5/24", ["192.0.2.5", "198.51.100.5/24"]])
+def test_of_a_gateway_beside_bad_addresses_only_the_form_is_judged(addresses: t.Any):
+    given = {"addresses": addresses, "gateway": "192.0.2.1"}
+    for intent in ({"bonds": {"bond0": LACP | given}}, {"management_link": given}):
+        with pytest.raises(IntentError) as refused:
+            plan_one(with_front_end(), **intent)
+        assert "in no network" not in str(refused.value) and ".addresses" in str(refused.value)
+
+
 def test_the_form_of_bonds_is_told_along_with_mistakes_elsewhere():
     with pytest.raises(IntentError) as refused:
         plan_one(with_front_end(), bonds={"bond0": {"mode": "x"}}, mtu=1, ipoib={"rail": 0})

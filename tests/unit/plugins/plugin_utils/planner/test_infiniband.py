@@ -218,7 +218,7 @@ def test_all_that_is_wrong_with_networks_is_told_at_once():
         {**STORAGE, "ipv4": "10.240.9.0/24"},
         {"pkey": 0x8006, "ipv4": "10.240.8.0/24"},
     ]
-    told = refused({"gpu-01": host()}, ipoib=POOL, ib_partitions=[{"pkey": 5, "mtu": 1}, *inside])
+    told = refused({"gpu-01": host()}, ipoib=POOL, ib_partitions=partitions)
     for said in (
         "gpu_fabric_ib_partitions[0].pkey: 0x0005 lacks the bit",
         "gpu_fabric_ib_partitions[0].mtu: 1 is not allowed",
