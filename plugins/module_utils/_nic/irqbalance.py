@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import conf_files, read_text
 
 SERVICE = "irqbalance.service"
 POLICY = "/usr/local/lib/gpu-fabric/irqbalance-policy"
-DROP_IN = f"/etc/systemd/system/{SERVICE}.d/50-gpu-fabric.conf"
+#: Behind everybody else's, of whatever name: the last command line counts.
+DROP_IN = f"/etc/systemd/system/{SERVICE}.d/zz-gpu-fabric.conf"
 _UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
@@ -29,6 +30,17 @@ def start_command(text: str) -> str | None:
     return found
 
 
+def present_command(root: str = "/") -> str | None:
+    """The command line that irqbalance has without ours: of its unit, and of drop-ins over it, in their order."""
+    texts = (read_text(os.path.join(root, folder.lstrip("/"), SERVICE)) for folder in _UNITS)
+    unit = next((text for text in texts if text), None)
+    if unit is None:
+        return None
+    drop_ins = conf_files([f"{folder}/{SERVICE}.d" for folder in _UNITS], root)
+    others = [path for path in drop_ins if os.path.basename(path) != os.path.basename(DROP_IN)]
+    return start_command("\n".join([unit, *(read_text(os.path.join(root, path.lstrip("/"))) or "" for path in others)]))
+
+
 def policy(functions: t.Iterable[str]) -> str:
     """Called with a device's path below /sys and the number of its interrupt; answers what irqbalance shall do."""
     cases = "|".join(f"*/{bdf}" for bdf in sorted(functions))
@@ -40,8 +52,7 @@ def policy(functions: t.Iterable[str]) -> str:
 
 def files(functions: t.Collection[str], root: str = "/") -> dict[str, str | None]:
     """The policy and the drop-in that names it; nothing where no interrupt is pinned or irqbalance is not installed."""
-    units = (read_text(os.path.join(root, folder.lstrip("/"), SERVICE)) for folder in _UNITS)
-    command = next((command for text in units if text and (command := start_command(text))), None)
+    command = present_command(root)
     if not functions or command is None:
         return {POLICY: None, DROP_IN: None}
     drop_in = (
@@ -51,4 +62,4 @@ def files(functions: t.Collection[str], root: str = "/") -> dict[str, str | None
     return {POLICY: policy(functions), DROP_IN: drop_in}
 
 
-__all__ = ("DROP_IN", "POLICY", "SERVICE", "files", "policy", "start_command")
+__all__ = ("DROP_IN", "POLICY", "SERVICE", "files", "policy", "present_command", "start_command")

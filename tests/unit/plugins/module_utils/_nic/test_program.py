@@ -287,6 +287,26 @@ def test_irqbalance_is_told_to_leave_pinned_interrupts_alone(tmp_path: Path) -> 
     assert set(irqbalance.files({"0000:18:00.0"}, str(tmp_path / "none")).values()) == {None}
 
 
+def test_irqbalance_keeps_the_command_line_that_somebody_gave_it(tmp_path: Path) -> None:
+    """systemd takes drop-ins in the order of their names, whatever the folder; ours comes last and is not counted."""
+    for path, lines in (
+        ("usr/lib/systemd/system/irqbalance.service", "ExecStart=/usr/sbin/irqbalance --foreground"),
+        (
+            "etc/systemd/system/irqbalance.service.d/override.conf",
+            "ExecStart=\nExecStart=/usr/sbin/irqbalance -f -t 20",
+        ),
+        ("run/systemd/system/irqbalance.service.d/10-early.conf", "ExecStart=\nExecStart=/usr/sbin/irqbalance -f -t 5"),
+        (irqbalance.DROP_IN, "ExecStart=\nExecStart=/usr/sbin/irqbalance --policyscript=old"),
+    ):
+        file = tmp_path / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"[Service]\n{lines}\n")
+    names = [file.name for file in (tmp_path / "etc/systemd/system/irqbalance.service.d").iterdir()]
+    assert max(names) == Path(irqbalance.DROP_IN).name
+    text = irqbalance.files({"0000:18:00.0"}, str(tmp_path))[irqbalance.DROP_IN] or ""
+    assert text.splitlines()[-1] == f"ExecStart=/usr/sbin/irqbalance -f -t 20 --policyscript={irqbalance.POLICY}"
+
+
 @pytest.mark.parametrize("qos_tool", ["dcb", "mlnx_qos"])
 def test_pause_goes_off_before_pfc_comes_on(qos_tool: str) -> None:
     cli = FakeCli((qos_tool, "ethtool"))
