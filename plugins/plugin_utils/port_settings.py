@@ -43,6 +43,9 @@ class PortSettings:
         self.intent, self.machine, self.rails, self.protected = intent, machine, rails, protected
         self.reasons: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
+        self.ends = self._ends()
+        #: What ``nic_settings`` sets, by interface.
+        self.ports = self._ports()
 
     @property
     def wanted(self) -> list[str]:
@@ -78,15 +81,13 @@ class PortSettings:
         self._leave_out(names, f"{end.netdev} is a virtual function; its port is set where the physical one is")
         return False
 
-    def ports(self) -> dict[str, Settings]:
-        """What ``nic_settings`` sets, by interface."""
-        ends = self._ends()
+    def _ports(self) -> dict[str, Settings]:
         found = {}
-        for end in ends:
+        for end in self.ends:
             settings: Settings = {}
             if self._owns_link(end):
                 settings |= self._link()
-            channels = self._channels(end, ends)
+            channels = self._channels(end)
             settings |= {"channels": channels} if channels else {}
             # "max" is left to the host: a port that did not answer this time must not lose what it was given before
             settings |= {"rings": self.intent[RINGS]} if RINGS in self.wanted else {}
@@ -104,7 +105,7 @@ class PortSettings:
         link = {key: value for key, value in link.items() if value is not None}
         return {**({"link": link} if link else {}), **({"fec": fec} if fec != "untouched" else {})}
 
-    def _channels(self, end: Ends, ends: Sequence[Ends]) -> int | None:
+    def _channels(self, end: Ends) -> int | None:
         wanted = self.intent[CHANNELS]
         if wanted == "untouched":
             return None
@@ -116,13 +117,13 @@ class PortSettings:
         if not cpus or node is None:
             self._leave_out([CHANNELS], f"the CPUs near {end.netdev} are not known")
             return None
-        near = sum(self.machine.function(other.pci).numa_node == node for other in ends)
+        near = sum(self.machine.function(other.pci).numa_node == node for other in self.ends)
         return max(1, min(most or cpus, cpus // near))
 
     def problems(self) -> list[Problem]:
         """What the host's ports cannot have."""
         found: dict[tuple[str, str, str], list[str]] = {}
-        for end in self._ends():
+        for end in self.ends:
             for variable, message, allowed in self._refusals(end):
                 found.setdefault((variable, message, allowed), []).append(end.netdev)
         return [

@@ -58,7 +58,7 @@ ENTRIES: tuple[Entry, ...] = (
         "A VPI card with the wrong LINK_TYPE, or two fabrics of the same rate on one host.",
         "Set LINK_TYPE of the stray card with mlxconfig, exclude it in gpu_fabric_exclude_devices, or state "
         "gpu_fabric_fabric: roce or infiniband.",
-        "classify.py",
+        "choice.py",
     ),
     _define(
         "RF-PLAN-FABRIC",
@@ -105,7 +105,7 @@ ENTRIES: tuple[Entry, ...] = (
         "gpu_fabric_link_speed_gbps over the hosts of the run.",
         "A value in the variables of one host or of a part of the group.",
         "Give the variable one value for the whole group, unless the hosts are to differ.",
-        "plan.py",
+        "rack_notes.py",
     ),
     _define(
         "RF-PLAN-RAIL-MISSING",
@@ -116,7 +116,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The numbers of the rails found, by GPU and by the layout of like hosts, and gpu_fabric_expected_rails.",
         "A NIC that fell off the bus, is disabled in the BIOS or was never fitted.",
         "Bring the card back, or set gpu_fabric_expected_rails to what the host has.",
-        "host_plan.py",
+        "host_notes.py",
     ),
     _define(
         "RF-PLAN-VERSIONS",
@@ -189,7 +189,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The interface's mtu_max and gpu_fabric_mtu.",
         "A virtual or paravirtual NIC, or a provider's limit.",
         "Lower gpu_fabric_mtu for the whole rack.",
-        "plan.py",
+        "rail_links.py",
     ),
     _define(
         "RF-PLAN-MEMBER-ADDRESS",
@@ -199,7 +199,7 @@ ENTRIES: tuple[Entry, ...] = (
         "ansible_host of every member of the inventory's group, and the facts of the hosts in this run.",
         "Inventory names that are not addresses, together with --limit or an unreachable host.",
         "Set ansible_host to an address for every host.",
-        "firewall.py",
+        "rack_notes.py",
     ),
     _define(
         "RF-PLAN-NIC-FIRMWARE",
@@ -290,7 +290,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Bridges above each GPU and NIC in sysfs, and nvidia-smi topo -m.",
         "A hypervisor that presents a synthetic tree, or a PCIe fabric that was re-cabled without a reboot.",
         "Compare lspci -tv with nvidia-smi topo -m; name the rails in gpu_fabric_compute_devices if the tree is wrong.",
-        "topology.py",
+        "host_notes.py",
     ),
     _define(
         "RF-PLAN-TOPOLOGY-DIFFERS",
@@ -300,7 +300,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Bridges above each GPU and NIC in sysfs, and nvidia-smi topo -m.",
         "Platforms on which the driver sees NUMA nodes or nested switches in another way than the kernel.",
         "Nothing to do.",
-        "topology.py",
+        "host_notes.py",
     ),
     _define(
         "RF-PLAN-AFFINITY-UNKNOWN",
@@ -310,7 +310,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Bridges above each GPU and NIC in sysfs.",
         "A virtual machine whose PCI tree is synthetic.",
         "Give NCCL the provider's topology file (NCCL_TOPO_FILE in gpu_fabric_nccl_env).",
-        "topology.py",
+        "host_notes.py",
     ),
     _define(
         "RF-PLAN-NAMES",

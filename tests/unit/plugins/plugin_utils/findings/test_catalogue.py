@@ -41,6 +41,12 @@ def test_entries_are_complete(id_):
     assert entry.remedy.endswith((".", ")"))
 
 
+@pytest.mark.parametrize("id_", sorted(id_ for id_ in CATALOGUE if id_.startswith("RF-PLAN-")))
+def test_findings_of_the_plan_name_the_file_that_notes_them(id_):
+    source = ROOT / CATALOGUE[id_].source
+    assert f'"{id_}"' in source.read_text(encoding="utf-8"), source
+
+
 def test_an_id_is_defined_once():
     with pytest.raises(ValueError, match="defined twice"):
         define("gpu", "RF-GPU-NONE")
