@@ -193,6 +193,49 @@ class Brought:
         return [f"{', '.join(left)}: still in use, and loaded until the next boot ({said.rstrip('.')})"] if left else []
 
 
+class Aside:
+    """Loaded modules that are out of the kernel while something is done, and come back whatever becomes of it."""
+
+    def __init__(self, names: t.Sequence[str], cli: Cli, running: Running) -> None:
+        self._cli, self._running = cli, running
+        loaded = running.loaded() - running.built_in()
+        #: Users before used.
+        self.names = [name for name in map(checked_name, names) if name in loaded]
+        self._out: list[str] = []
+
+    def __enter__(self) -> None:
+        for name in self.names:
+            try:
+                unload(name, self._cli, self._running)
+            except Failure as exc:
+                back = self._come_back()
+                raise Failure(
+                    f"{str(exc).rstrip('.')}. End what uses it; nothing was restarted. {back}".strip()
+                ) from exc
+            self._out.append(name)
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: t.Any) -> None:
+        back = self._come_back()
+        if back:
+            raise Failure(f"{str(exc).rstrip('.')}. {back}" if exc else back) from exc
+
+    def _come_back(self) -> str:
+        results = [self._cli.run(["modprobe", self._out.pop()], check=False) for _ in list(self._out)]
+        return "; ".join(
+            f"{result.argv[-1]} was unloaded and does not load again: {result.stderr.strip() or result.rc}"
+            for result in results
+            if result.rc != 0
+        )
+
+
+def unload(name: str, cli: Cli, running: Running) -> None:
+    """Take one module out of the kernel, with what only it uses, and look that it is gone."""
+    result = cli.run(["modprobe", "--remove", name], check=False)
+    if result.rc != 0 or name in running.loaded():
+        said = result.stderr.strip() or result.stdout.strip() or "it is still there"
+        raise Failure(f"{name} cannot be unloaded: {said}")
+
+
 class ModuleSet:
     """The wanted modules against the files and the running kernel."""
 
@@ -306,16 +349,17 @@ class ModuleSet:
 
     def _unload(self) -> None:
         for name in self._to_unload:
-            result = self._cli.run(["modprobe", "--remove", name], check=False)
-            if result.rc != 0 or name in self._running.loaded():
-                said = (result.stderr.strip() or result.stdout.strip() or "it is still there").rstrip(".")
+            try:
+                unload(name, self._cli, self._running)
+            except Failure as exc:
                 raise Failure(
-                    f"{name} cannot be unloaded: {said}. End what uses it, or reboot the host: the files for the next "
-                    "boot are in place."
-                )
+                    f"{str(exc).rstrip('.')}. End what uses it, or reboot the host: the files for the next boot are in"
+                    " place."
+                ) from exc
 
 
 __all__ = (
+    "Aside",
     "Brought",
     "ModuleSet",
     "Running",

@@ -16,6 +16,8 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems impor
 
 # From here on Fabric Manager and IMEX have one package name for all branches.
 UNSUFFIXED_FROM = 580
+# What may be taken out of the kernel, while no GPU is in use, for a restart of the RDMA stack: it holds ib_core.
+PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 # Everything that carries the driver's version, dependencies among it: apt would else take the newest of those.
 _DRIVER_PINS = [
     "nvidia-*",
@@ -210,9 +212,17 @@ def _ofed(machine: Machine, intent: t.Mapping[str, t.Any], infiniband: bool, has
         "hold": doca,
         "version": version,
         "services": {"openibd.service": "started"} if doca else {},
+        # What a restart of the stack must not find in the kernel, and what must be there after it.
+        "holders": list(PEERMEM) if moves else [],
+        "brings": [f"/sys/bus/pci/devices/{pci}/infiniband" for pci in _adapters(machine)] if moves else [],
         "disruption": "reload" if moves else "none",
         "disruption_reason": "DOCA replaces the inbox RDMA modules" if moves else "user-space packages",
     }
+
+
+def _adapters(machine: Machine) -> list[str]:
+    """PCI addresses of the adapters that come back with their driver; virtual functions are made by hand."""
+    return sorted({hca.pci for hca in machine.hcas if hca.pci and not machine.function(hca.pci).physfn})
 
 
 def _compatible(machine: Machine, intent: t.Mapping[str, t.Any], kind: str) -> list[Note]:

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.catalogue import Finding, define
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import host_rule
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import HostView, dicts, mapping
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.packages import PEERMEM
 
 KERNEL_MOVED = define(
     "ofed",
@@ -203,7 +204,7 @@ def reload_blocked(host: HostView) -> t.Iterator[Finding]:
     driver = netdev.get("driver") or _recorded_driver(host)
     carried = bool(default) and driver in ("mlx5_core", "mlx4_core", "mlx4_en")
     # peermem alone can be unloaded with the stack; a mount, a network path or another consumer cannot.
-    others = [name for name in holders if name not in ("nvidia_peermem", "nv_peer_mem")]
+    others = [name for name in holders if name not in PEERMEM]
     if not reload_wanted(host) or not holders or not (mounts or others or carried):
         return
     reasons = [f"ib_core is held by {', '.join(holders)}"]

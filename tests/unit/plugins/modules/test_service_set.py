@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli, Result
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._modules import Aside
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import UnitSet
+from ansible_collections.railyard.gpu_fabric.plugins.modules.service_set import await_paths
 
 DAEMON = "nvidia-persistenced.service"
 MANAGER = "nvidia-fabricmanager.service"
@@ -55,6 +58,78 @@ class Systemd(Cli):
 
 def unit(active: str = "inactive", enabled: str = "disabled", **more: str) -> dict[str, str]:
     return {"LoadState": "loaded", "ActiveState": active, "UnitFileState": enabled, "NeedDaemonReload": "no", **more}
+
+
+class Kernel(Systemd):
+    """modprobe over modules of its own, one of which may be in use."""
+
+    def __init__(self, *loaded: str, busy: str = "", spoilt: str = "", **units: dict[str, str]) -> None:
+        super().__init__(**units)
+        self.modules, self.busy, self.spoilt = list(loaded), busy, spoilt
+
+    def run(self, argv: t.Sequence[str], check: bool = True, **options: t.Any) -> Result:  # type: ignore[override]
+        if argv[0] != "modprobe":
+            return super().run(argv, check, **options)
+        self.ran.append(" ".join(argv))
+        name = argv[-1]
+        if "--remove" in argv and name == self.busy:
+            return Result(tuple(argv), 1, "", f"modprobe: FATAL: Module {name} is in use.")
+        if "--remove" not in argv and name == self.spoilt:
+            return Result(tuple(argv), 1, "", f"modprobe: ERROR: could not insert '{name}': Invalid argument")
+        (self.modules.remove if "--remove" in argv else self.modules.append)(name)
+        return Result(tuple(argv), 0, "", "")
+
+    def loaded(self) -> set[str]:
+        return set(self.modules)
+
+    def built_in(self) -> set[str]:
+        return {"ib_core"}
+
+
+def restart(kernel: Kernel, names: t.Sequence[str] = ("nvidia_peermem", "nv_peer_mem", "ib_core")) -> None:
+    todo = UnitSet({"openibd": "started"}, ["openibd"], kernel, check_mode=False)
+    with Aside(names, kernel, kernel):  # type: ignore[arg-type]
+        todo.apply()
+
+
+def test_modules_are_out_of_the_kernel_while_a_unit_restarts() -> None:
+    kernel = Kernel("ib_core", "nvidia_peermem", openibd=unit("active", "enabled"))
+    restart(kernel)
+    assert kernel.ran == [
+        "modprobe --remove nvidia_peermem",
+        "restart openibd.service",
+        "modprobe nvidia_peermem",
+    ]
+
+
+def test_modules_come_back_where_the_restart_fails() -> None:
+    kernel = Kernel("nvidia_peermem", spoilt="nv_peer_mem", openibd=unit("active", "enabled"))
+    kernel.broken.add("openibd.service")
+    with pytest.raises(Failure, match=r"restart openibd\.service exited with 1"):
+        restart(kernel)
+    assert kernel.modules == ["nvidia_peermem"]
+
+
+def test_nothing_restarts_while_a_module_is_in_use() -> None:
+    kernel = Kernel("nv_peer_mem", "nvidia_peermem", busy="nv_peer_mem", openibd=unit("active", "enabled"))
+    with pytest.raises(Failure, match=r"nv_peer_mem is in use\. End what uses it; nothing was restarted"):
+        restart(kernel)
+    assert sorted(kernel.modules) == ["nv_peer_mem", "nvidia_peermem"]
+    assert not [line for line in kernel.ran if "restart" in line]
+
+
+def test_a_module_that_does_not_come_back_is_told() -> None:
+    kernel = Kernel("nvidia_peermem", spoilt="nvidia_peermem", openibd=unit("active", "enabled"))
+    with pytest.raises(Failure, match=r"nvidia_peermem was unloaded and does not load again: .*Invalid argument"):
+        restart(kernel)
+
+
+def test_what_a_restart_brings_is_waited_for(tmp_path: Path) -> None:
+    here, gone = tmp_path / "infiniband", tmp_path / "none"
+    here.mkdir()
+    await_paths([str(here)], 0)
+    with pytest.raises(Failure, match=f"^{gone} is not there 0 s after the restart"):
+        await_paths([str(here), str(gone)], 0)
 
 
 RAN = {"InactiveExitTimestampMonotonic": "81234567"}
