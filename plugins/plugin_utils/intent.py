@@ -293,7 +293,8 @@ OPTIONS: tuple[Option, ...] = (
         "roce_accelerations",
         "dict",
         {},
-        "Recovery of lost packets in the NIC: adp_retrans, tx_window, slow_restart, slow_restart_idle, true or false.",
+        "Recovery of lost packets in the NIC: adp_retrans, tx_window, slow_restart, slow_restart_idle, true or false. "
+        "The profile lossy switches the first three on, unless said otherwise here.",
     ),
     Option("cable_length_m", "int", None, "Cable length for PFC headroom.", low=1, high=999, unit="metres"),
     Option(
