@@ -130,9 +130,19 @@ def wanted_from(entry: t.Mapping[str, t.Any]) -> Wanted:
 
 
 class FileSet:
-    """Read, compare, validate, write, read back."""
+    """Read, compare, validate, write, read back.
 
-    def __init__(self, wanted: t.Sequence[Wanted], cli: Cli, state: StateFile, check_mode: bool) -> None:
+    ``known`` are first contents that an earlier version kept elsewhere, or not at all, in the shape of the record.
+    """
+
+    def __init__(
+        self,
+        wanted: t.Sequence[Wanted],
+        cli: Cli,
+        state: StateFile,
+        check_mode: bool,
+        known: t.Mapping[str, t.Any] | None = None,
+    ) -> None:
         paths = [item.path for item in wanted]
         twice = sorted({path for path in paths if paths.count(path) > 1})
         if twice:
@@ -141,7 +151,7 @@ class FileSet:
         self._cli = cli
         self._state = state
         self._check_mode = check_mode
-        self._originals = state.load()
+        self._originals = {**(known or {}), **state.load()}
         self._earlier = dict(self._originals)
         self._done: list[Step] = []
         self._folders = Folders(os.path.dirname(state.path))
@@ -174,6 +184,11 @@ class FileSet:
         except Failure as exc:
             raise Failure(f"{str(exc).rstrip('.')}. {self.undo()}") from exc
         self.settle()
+
+    def keep(self) -> None:
+        """Have what is known from elsewhere in the record, before it is forgotten there."""
+        if self._originals != self._state.load():
+            self._state.save(self._originals)
 
     def undo(self) -> str:
         """Take back what :meth:`apply` did, as where what the files are for fails; returns a sentence about it."""
@@ -323,7 +338,7 @@ class FileSet:
     def _forget(self) -> None:
         gone = {item.path for item in self._wanted if item.kind in (ABSENT, ORIGINAL, ORIGINAL_LINK)}
         kept = {path: saved for path, saved in self._originals.items() if path not in gone}
-        if kept != self._originals:
+        if kept != self._state.load():
             self._state.save(kept)
 
 

@@ -257,6 +257,12 @@ class Folders:
         if made:
             self._state.save({"made": sorted(made)})
 
+    def claim(self, top: str) -> None:
+        """Take ``top`` and all directories below it for made by us, as an earlier version did without a note."""
+        made = {folder for folder, _, _ in os.walk(top)} | set(self._state.load().get("made", []))
+        if made:
+            self._state.save({"made": sorted(made)})
+
     def prune(self) -> None:
         made = list(self._state.load().get("made", []))
         for folder in sorted(made, key=len, reverse=True):

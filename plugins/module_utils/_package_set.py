@@ -96,7 +96,8 @@ class PackageSet:
         # Keys and pins first: no source without its key, no package without its pin.
         ordered = sorted(wanted, key=lambda path: path == self._source)
         originals = StateFile("files.json", os.path.dirname(state.path))
-        self._files = FileSet([wanted[path] for path in ordered], Cli(), originals, check_mode=False)
+        known = {path: first for one in self._records.values() for path, first in self._kept_there(one).items()}
+        self._files = FileSet([wanted[path] for path in ordered], Cli(), originals, check_mode=False, known=known)
         self._steps = self._files.plan()
         self._names = {item.path: path for path, item in wanted.items()}
         changing = {self._names[step.path]: step.content for step in self._steps}
@@ -153,6 +154,15 @@ class PackageSet:
     def _own(self, texts: t.Mapping[str, str | None]) -> dict[str, Wanted]:
         """Files under our own names; without a text, what somebody else had there comes back."""
         return {path: ours(self._apt.path(path), text) for path, text in texts.items()}
+
+    def _kept_there(self, record: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """First contents by the record of an earlier version: it held those of others, and its keyring has no mark."""
+        stale, name = record.get("stale", {}), record.get("repository")
+        if not name or isinstance(stale, list):
+            return {}
+        attributes = [os.geteuid(), os.getegid(), 0o644]
+        others = {path: {"content": text, "attributes": attributes} for path, text in stale.items()}
+        return {self._apt.path(path): first for path, first in {f"{_apt.KEYRINGS}/{name}.gpg": None, **others}.items()}
 
     def _given_back(self) -> dict[str, str | None]:
         """The source goes with the last set that uses it, and what it displaced comes back."""
@@ -363,6 +373,7 @@ class PackageSet:
 
     def apply(self) -> None:
         # The record first: a run that is cut off later still knows what is its own.
+        self._files.keep()
         self._save(done=False)
         # Its indexes go with a source, which apt itself would do at its next update.
         indexes = [
@@ -436,7 +447,9 @@ class PackageSet:
             ],
             "held": self._held if done else sorted({*self._record.get("held", ()), *self._held}),
         }
-        self._record = {key: value for key, value in record.items() if value or key in ("repository", "key_url")}
+        self._record = {
+            key: value for key, value in record.items() if value or key in ("repository", "key_url", "stale")
+        }
         self._records = {**self._records, self._request.name: self._record}
         self._state.save(self._records)
 

@@ -141,8 +141,14 @@ def load(state: StateFile) -> Record:
         hca = port.hca or saved["port"].get("hca")
         # The name of a card that is gone may be another one's.
         name = port.netdev if is_there(saved["port"]) else f"{port.netdev} of {port.pci}"
-        found[name] = {**saved, "port": {**port._asdict(), "hca": hca}}
+        before = {key: by_key(first) if key in program.JOINT else first for key, first in saved["before"].items()}
+        found[name] = {"port": {**port._asdict(), "hca": hca}, "before": before}
     return found
+
+
+def by_key(first: dict[str, t.Any]) -> dict[str, t.Any]:
+    """First values of a setting that is written in one. An earlier version kept them once, and not for each key."""
+    return first if all(map(is_map, first.values())) else {key: first for key in first if key != "modes"}
 
 
 def is_there(entry: dict[str, t.Any]) -> bool:

@@ -22,6 +22,8 @@ COMMAND = "/usr/local/sbin/gpu-fabric-nic"
 UNIT = "gpu-fabric-nic@.service"
 HOST_UNIT = "gpu-fabric-host.service"
 RULES = "/etc/udev/rules.d/95-gpu-fabric-nic.rules"
+#: In the first line of every source; an earlier version had no other mark in the library.
+COPYRIGHT = "(c) 2026 Railyard maintainers"
 #: First line of everything that lies on the host: what has it is no file of somebody else.
 HEADER = f"# {MARK}; changes are overwritten.\n"
 
@@ -143,6 +145,7 @@ def digest(files: dict[str, str]) -> str:
 __all__ = (
     "COMMAND",
     "COMMAND_TEXT",
+    "COPYRIGHT",
     "HEADER",
     "HOST_UNIT",
     "HOST_UNIT_TEXT",

@@ -14,7 +14,13 @@ import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, our_link, ours
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, StateFile, read_text, remove_empty
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    MARK,
+    Folders,
+    StateFile,
+    read_text,
+    remove_empty,
+)
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._nic import install, irqbalance, program
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._plan import ChangeSet
 
@@ -32,6 +38,7 @@ class Installation:
         needed = bool(ports or host)
         self._cli = cli
         self._recorded = originals.load()
+        self._folders = Folders(os.path.dirname(originals.path))
         wanted = {**install.library(), install.COMMAND: install.COMMAND_TEXT} if needed else {}
         # JSON knows no comments.
         config = {"comment": f"{MARK}; changes are overwritten.", "ports": ports, **({"host": host} if host else {})}
@@ -51,6 +58,7 @@ class Installation:
         self._links = {f"{WANTS}/{name}": f"{UNITS}/{unit}" for name, unit in units.items()}
         self._links_before = self._enabled()
         names = sorted({*self._links, *self._links_before})
+        self._unmarked = {path for path in (*self._program, program.CONFIG) if of_an_earlier_version(path)}
         executable = (install.COMMAND, irqbalance.POLICY)
         self._files = FileSet(
             [
@@ -61,6 +69,7 @@ class Installation:
             cli,
             originals,
             check_mode=False,
+            known=dict.fromkeys(self._unmarked),
         )
         self._steps = self._files.plan()
 
@@ -100,6 +109,8 @@ class Installation:
         return len(changes) > count
 
     def apply(self) -> None:
+        if self._unmarked - set(self._recorded):
+            self._folders.claim(install.LIBRARY)
         self._files.apply(self._steps)
         if self._cli.which("udevadm") is None:
             # udev went before, with the stack's packages, and left its folders to the rules that were still in them.
@@ -113,6 +124,18 @@ class Installation:
     def settle(self) -> None:
         """Keep no record of what is as it was before, though this call had nothing to write."""
         self._files.settle()
+
+
+def of_an_earlier_version(path: str) -> bool:
+    """Whether a file is ours, though without the mark that tells: from before sources and configuration had it."""
+    text = read_text(path) or ""
+    if path != program.CONFIG:
+        return install.COPYRIGHT in text.partition("\n")[0]
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and "ports" in found and found.keys() <= {"ports", "host"}
 
 
 __all__ = ("UNITS", "WANTS", "Installation")

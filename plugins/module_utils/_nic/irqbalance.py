@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import conf_files, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, conf_files, read_text
 
 SERVICE = "irqbalance.service"
 POLICY = "/usr/local/lib/gpu-fabric/irqbalance-policy"
 #: Behind everybody else's, of whatever name: the last command line counts.
 DROP_IN = f"/etc/systemd/system/{SERVICE}.d/zz-gpu-fabric.conf"
+#: Its name in an earlier version.
+EARLIER = f"/etc/systemd/system/{SERVICE}.d/50-gpu-fabric.conf"
 _UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
@@ -38,7 +40,8 @@ def present_command(root: str = "/") -> str | None:
         return None
     drop_ins = conf_files([f"{folder}/{SERVICE}.d" for folder in _UNITS], root)
     others = [path for path in drop_ins if os.path.basename(path) != os.path.basename(DROP_IN)]
-    return start_command("\n".join([unit, *(read_text(os.path.join(root, path.lstrip("/"))) or "" for path in others)]))
+    lines = [read_text(os.path.join(root, path.lstrip("/"))) or "" for path in others]
+    return start_command("\n".join([unit, *(text for text in lines if MARK not in text)]))
 
 
 def policy(functions: t.Iterable[str]) -> str:
@@ -54,12 +57,12 @@ def files(functions: t.Collection[str], root: str = "/") -> dict[str, str | None
     """The policy and the drop-in that names it; nothing where no interrupt is pinned or irqbalance is not installed."""
     command = present_command(root)
     if not functions or command is None:
-        return {POLICY: None, DROP_IN: None}
+        return {POLICY: None, DROP_IN: None, EARLIER: None}
     drop_in = (
         "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
         f"[Service]\nExecStart=\nExecStart={command} --policyscript={POLICY}\n"
     )
-    return {POLICY: policy(functions), DROP_IN: drop_in}
+    return {POLICY: policy(functions), DROP_IN: drop_in, EARLIER: None}
 
 
 __all__ = ("DROP_IN", "POLICY", "SERVICE", "files", "policy", "present_command", "start_command")

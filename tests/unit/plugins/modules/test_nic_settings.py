@@ -86,6 +86,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real_files = irqbalance.files
     monkeypatch.setattr(irqbalance, "POLICY", str(tmp_path / "library/irqbalance-policy"))
     monkeypatch.setattr(irqbalance, "DROP_IN", str(tmp_path / "drop-in/irqbalance.conf"))
+    monkeypatch.setattr(irqbalance, "EARLIER", str(tmp_path / "etc/systemd/system/irqbalance.service.d/50-ours.conf"))
     monkeypatch.setattr(irqbalance, "files", lambda functions: real_files(functions, str(tmp_path)))
     return tmp_path
 
@@ -543,3 +544,53 @@ def test_a_file_in_the_place_of_a_link_is_refused(machine: Path) -> None:
     with pytest.raises(Failure, match=r"nic@lo\.service: a link to .* is wanted, but something else of that name"):
         run(ports=[PORT], allow_disruption="linkflap")
     assert everything(machine) == before and FakeCli.pfc == [False] * 8
+
+
+def as_an_earlier_version_left_it(machine: Path) -> None:
+    """No record of first contents or folders of the library, no mark in sources and configuration, other names."""
+    for path in (machine / "library").rglob("*.py"):
+        path.write_text(path.read_text().removeprefix(install.HEADER))
+    config = json.loads((machine / "etc/nics.json").read_text())
+    del config["comment"]
+    (machine / "etc/nics.json").write_text(json.dumps(config))
+    (machine / "record/files.json").unlink()
+    (machine / "record/folders.json").unlink()
+    Path(irqbalance.EARLIER).parent.mkdir(parents=True)
+    Path(irqbalance.DROP_IN).rename(irqbalance.EARLIER)
+
+
+@pytest.mark.parametrize("first_a_run", [True, False])
+def test_what_an_earlier_version_left_is_ours(machine: Path, first_a_run: bool) -> None:
+    unit = machine / "lib/systemd/system/irqbalance.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/usr/sbin/irqbalance\n")
+    for name in ("etc", "drop-in", "rules.d", "units/wants"):
+        (machine / name).mkdir(parents=True)
+    before, wanted = everything(machine), [{**PORT, "settings": {"irq_affinity": "0-3"}}]
+    run(ports=wanted)
+    as_an_earlier_version_left_it(machine)
+    if first_a_run:
+        told = run(check_mode=True, ports=wanted)
+        assert run(ports=wanted)["diff"] == told["diff"] and not run(ports=wanted)["changed"]
+        assert not Path(irqbalance.EARLIER).exists()
+        assert Path(irqbalance.DROP_IN).read_text().count("policyscript") == 1
+    run()
+    assert everything(machine) == before and not run()["changed"]
+    assert not (machine / "library").exists() and not (machine / "record").exists()
+
+
+def test_a_first_value_that_an_earlier_version_kept_for_all_keys(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had speed and negotiation once, and not for each key."""
+    monkeypatch.setattr(nic_settings, "Cli", LinkCli)
+    LinkCli.autoneg[:], LinkCli.speeds[:] = ["on"], [100, 200]
+    wanted = [{**PORT, "settings": {"link": {"speed_gbps": 100}}}]
+    run(ports=wanted, allow_disruption="linkflap")
+    first = {"autoneg": True, "speed_gbps": None}
+    record = json.loads((machine / "record/nics.json").read_text())
+    record["lo"]["before"]["link"] = first
+    (machine / "record/nics.json").write_text(json.dumps(record))
+    assert not run(ports=wanted)["changed"] and LinkCli.speeds == [100]
+    run(allow_disruption="linkflap")
+    assert (LinkCli.autoneg, LinkCli.speeds) == (["on"], [100, 200]) and not (machine / "record").exists()

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import hashlib
 import http.server
+import json
 import os
 import pathlib
 import shutil
@@ -425,6 +426,27 @@ def test_a_displaced_entry_comes_back_with_the_last_set_of_its_source(world: Wor
     assert not stale.exists()
     world.apply(other, absent=True)
     assert "trusted=yes" in stale.read_text() and not (world.base / "state").exists()
+
+
+@pytest.mark.parametrize("first_a_run", [True, False])
+def test_what_an_earlier_version_kept_comes_back(world: World, first_a_run: bool) -> None:
+    """It had displaced entries in its own record, and none of what it wrote."""
+    stale = world.root / "etc/apt/sources.list.d/cuda.list"
+    stale.write_text(f"deb [trusted=yes] file:{world.vendor}/ ./\n")
+    before = {path: data for path, data in world.snapshot().items() if path.startswith("etc/")}
+    world.apply(wanted(world))
+    record = world.base / "state/packages.json"
+    held = json.loads(record.read_text())
+    text = before["etc/apt/sources.list.d/cuda.list"].decode()
+    held[DRIVER]["stale"] = {"/etc/apt/sources.list.d/cuda.list": text}
+    record.write_text(json.dumps(held))
+    (world.base / "state/files.json").unlink()
+    if first_a_run:
+        world.apply(wanted(world, "570.1.1"))
+    nothing = world.request({}, repository=None)
+    world.apply(nothing, absent=True)
+    assert {path: data for path, data in world.snapshot().items() if path.startswith("etc/")} == before
+    assert not (world.base / "state").exists()
 
 
 def test_a_key_that_was_renewed_is_written(world: World) -> None:
