@@ -118,6 +118,7 @@ def make_directories(path: str) -> None:
 def _because(exc: OSError) -> str:
     """Why, and what root can look at where the kernel's word alone does not lead there."""
     hint = {
+        errno.EACCES: "; it takes root: become",
         errno.EPERM: "; it may be immutable, which lsattr shows and chattr -i ends",
         errno.EROFS: "; findmnt shows which one, dmesg whether an error made it so",
         errno.ENOSPC: "; df and df -i show what is full",

@@ -61,12 +61,15 @@ def holder(path: str) -> Holder | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
+    # Nor does a file system that keeps no locks (NFS without its lock manager, some of sandboxes) tell of one.
     try:
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _whence, _start, _length, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
         if kind != fcntl.F_UNLCK:
             return Holder(path, pid, command_of(pid))
         return _flock(descriptor, path)
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
 
@@ -169,7 +172,13 @@ def only_writer(
     except OSError as exc:
         raise Failure(f"Cannot open the lock {path}: {exc.strerror}. It takes root to change a host: become") from exc
     try:
-        held = _until_free(lambda: _flock(descriptor, path), WAIT_S, clock, sleep)
+        try:
+            held = _until_free(lambda: _flock(descriptor, path), WAIT_S, clock, sleep)
+        except OSError as exc:
+            raise Failure(
+                f"Cannot lock {path}: {exc.strerror}. Nothing was changed: another run could not be told. The file "
+                "system there keeps no locks; findmnt -T shows which it is, a tmpfs at /run has them"
+            ) from exc
         if held is not None:
             held = _introduced(held, descriptor)
             raise Failure(
@@ -180,8 +189,10 @@ def only_writer(
                 command=held.command,
             )
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"module": name, "pid": os.getpid(), "since": since}).encode(), 0)
+        # Only words for who has to wait: a file system that is full keeps the lock all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps({"module": name, "pid": os.getpid(), "since": since}).encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import pathlib
 import re
@@ -17,7 +18,7 @@ import pytest
 import yaml
 from module_runs import run_module
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _locks
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils import _io, _locks
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -125,6 +126,35 @@ def test_a_lock_that_cannot_be_opened_is_named(lock: pathlib.Path) -> None:
     lock.mkdir(parents=True)
     with pytest.raises(Failure, match=rf"Cannot open the lock {lock}: Is a directory"), _locks.only_writer("x"):
         raise AssertionError("without a lock")
+
+
+def test_a_file_system_that_keeps_no_locks_is_named(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_args: object) -> t.NoReturn:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(_locks.fcntl, "flock", no_locks)
+    with pytest.raises(Failure, match=rf"Cannot lock {lock}: No locks available\. Nothing"), _locks.only_writer("x"):
+        raise AssertionError("without a lock")
+    # dpkg's own lock is not known there either; apt tells by itself.
+    assert _locks.holder(str(lock)) is None
+
+
+def test_who_is_not_root_is_told_so(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_args: object) -> t.NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(_io.os, "mkdir", denied)
+    with pytest.raises(Failure, match=rf"{lock.parent}: Permission denied; it takes root"), _locks.only_writer("x"):
+        raise AssertionError("without a lock")
+
+
+def test_a_full_file_system_keeps_the_lock(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> t.NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_locks.os, "pwrite", full)
+    with _locks.only_writer("nic_settings"):
+        assert _locks.holder(str(lock)) is not None
 
 
 def test_there_are_modules_that_write() -> None:
