@@ -178,8 +178,10 @@ def _misspelt_group(group: str, groups: t.Mapping[str, t.Sequence[str]]) -> list
     if group in groups:
         return []
     plain = _bare(group)
-    bare = {_bare(name): name for name in groups if name not in ("all", "ungrouped") and groups[name]}
-    near = [bare[name] for name in difflib.get_close_matches(plain, bare, n=5, cutoff=0.8)]
+    bare = {name: _bare(name) for name in groups if name not in ("all", "ungrouped") and groups[name]}
+    like = difflib.get_close_matches(plain, bare.values(), n=5, cutoff=0.8)
+    # Parts of a rack, as gpu_nodes_a and gpu_nodes_b, are no names of the whole either.
+    near = [name for name, text in bare.items() if text in like or text.startswith(plain)]
     others = [host for host in groups.get("all", ()) if not any(host in groups[name] for name in near)]
     if not near or not others:
         return []

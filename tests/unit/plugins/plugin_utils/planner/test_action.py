@@ -173,7 +173,7 @@ def test_the_policy_of_the_firewalls_role_is_asked_for(policy, refused):
     assert bool(run(["gpu-1"], FACTS, given, transport="ssh").get("failed")) is refused
 
 
-@pytest.mark.parametrize("name", ["gpu_node", "gpunodes", "GPU-Nodes", "gpu_nodse", "gpu_nodes_a"])
+@pytest.mark.parametrize("name", ["gpu_node", "gpunodes", "GPU-Nodes", "gpu_nodse", "gpu_nodes_a", "gpu_nodes_rack12"])
 def test_a_misspelt_group_is_not_taken_for_the_whole_inventory(name):
     groups = {"all": ["gpu-1", "jump"], "ungrouped": [], name: ["gpu-1"], "bastion": ["jump"]}
     result = run(["gpu-1", "jump"], FACTS, groups=groups)
@@ -182,6 +182,12 @@ def test_a_misspelt_group_is_not_taken_for_the_whole_inventory(name):
     assert (
         f"inventory: there is no group gpu_nodes, so {told} of {name} or with it among its children." in result["msg"]
     )
+
+
+def test_groups_of_nearly_the_same_name_are_all_named():
+    groups = {"all": ["gpu-1", "gpu-2", "jump"], "gpu-nodes": ["gpu-1"], "GPU_Nodes": ["gpu-2"], "bastion": ["jump"]}
+    told = run(["gpu-1"], FACTS, members=groups["all"], groups=groups)["msg"]
+    assert "also jump, which is not in gpu-nodes or GPU_Nodes. Allowed:" in told
 
 
 @pytest.mark.parametrize(
