@@ -23,11 +23,16 @@ LINKS = ("rail0", "rail1", "bond0", "bond1")
 CAPTURED = ("rail0", "rail1")
 MEMORY_MIB = 1024
 BOOT_S = 600.0
+REACH_S = 120
 DOWN_S = 300.0
 
 
 class Refused(Exception):
     """A command on a machine that did not succeed."""
+
+
+class Stalled(Refused):
+    """An emulated machine whose clock stood still while it booted, as on a host that is busy with other things."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -214,7 +219,12 @@ class Machine:
             except subprocess.TimeoutExpired as exc:
                 said = str(exc)
             time.sleep(2)
-        raise Refused(f"{self.name} did not boot within {BOOT_S:g} s ({said}); {self._last_words()}")
+        refusal = Stalled if "rcu_preempt detected stalls" in self._last_words() else Refused
+        raise refusal(f"{self.name} did not boot within {BOOT_S:g} s ({said}); {self._last_words()}")
+
+    def reach(self, address: str) -> None:
+        """Wait until an address answers: after a boot, the links of both machines come up in their own time."""
+        self.run(f"timeout {REACH_S} sh -c 'until ping -c 1 -W 2 {address}; do sleep 1; done'")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -270,11 +280,20 @@ class Pair:
         }
         (self.directory / "pair.json").write_text(json.dumps(hosts, indent=2))
 
-    def _power_on(self) -> None:
+    def _power_on(self, again: bool = True) -> None:
+        """Both boot. Where an emulated machine's clock stood still meanwhile, both are switched off and on once more."""
         for machine in self.machines:
             machine.power_on()
-        for machine in self.machines:
-            machine.wait()
+        try:
+            for machine in self.machines:
+                machine.wait()
+        except Stalled as exc:
+            if not again:
+                raise
+            print(f"{exc}\nIts virtual CPUs got no time; both machines are switched off and on once more.", flush=True)
+            for machine in self.machines:
+                machine.stop()
+            self._power_on(again=False)
 
     def reboot(self) -> None:
         """Both: a link would not outlive one of its ends."""

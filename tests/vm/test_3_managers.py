@@ -65,7 +65,7 @@ def test_bond_is_of_the_planned_kind(first: Run, pair: Pair, mode: str) -> None:
         assert options["mode"] == mode and options["miimon"] == "100"
         if mode == "802.3ad":
             assert (options["lacp_rate"], options["xmit_hash_policy"]) == ("fast", "layer3+4")
-    pair.machines[1].run("ping -c 3 -W 10 10.30.0.1")
+    pair.machines[1].reach("10.30.0.1")
 
 
 def test_traffic_goes_on_when_a_cable_is_pulled(first: Run, pair: Pair) -> None:
@@ -106,7 +106,7 @@ def test_second_run_changes_nothing(first: Run, pair: Pair, plan: dict[str, Any]
 def test_reboot_keeps_everything(first: Run, pair: Pair, plan: dict[str, Any]) -> None:
     pair.reboot()
     assert_as_planned(pair, plan)
-    pair.machines[1].run("ping -c 3 -W 10 10.30.0.1")
+    pair.machines[1].reach("10.30.0.1")
 
 
 def test_absent_brings_back_what_was_there(
