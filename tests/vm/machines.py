@@ -281,7 +281,7 @@ class Pair:
         (self.directory / "pair.json").write_text(json.dumps(hosts, indent=2))
 
     def _power_on(self, again: bool = True) -> None:
-        """Both boot. Where an emulated machine's clock stood still meanwhile, both are switched off and on once more."""
+        """Both boot. Emulated ones, where the clock of one stood still meanwhile, are switched on once more."""
         for machine in self.machines:
             machine.power_on()
         try:
