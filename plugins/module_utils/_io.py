@@ -207,6 +207,18 @@ def _number(name: str, kind: str, lookup: t.Callable[[str], int]) -> int:
         raise Failure(f"There is no {kind} {name!r} on this host") from None
 
 
+#: What the members of a record are, by its name, for those that are read without looking: somebody may have edited one.
+MEMBERS: dict[str, tuple[type, ...]] = {
+    "file_sets.json": (list,),
+    "files.json": (dict, type(None)),
+    "folders.json": (list,),
+    "kernel_cmdline.json": (list,),
+    "modules.json": (list,),
+    "packages.json": (dict,),
+    "sysctl.json": (dict,),
+}
+
+
 class StateFile:
     """One JSON object that outlives a run: what was there before the collection's first change."""
 
@@ -226,6 +238,13 @@ class StateFile:
             ) from exc
         if not isinstance(value, dict):
             raise Failure(f"Cannot read {self.path}: a JSON object was expected, not {type(value).__name__}")
+        expected = MEMBERS.get(os.path.basename(self.path), (object,))
+        for name, member in value.items():
+            if not isinstance(member, expected):
+                raise Failure(
+                    f"Cannot read {self.path}: {name} is {str(member)[:80]!r}, which the collection does not write. "
+                    "Mend it, or remove the file to give up what this host was set to before the collection changed it."
+                )
         return value
 
     def save(self, value: t.Mapping[str, t.Any]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import stat
@@ -384,3 +385,13 @@ def test_why_the_kernel_refuses_comes_with_where_to_look(host: Host, monkeypatch
     with pytest.raises(Failure, match=r"Cannot write .*/a: Operation not permitted; it may be immutable.*lsattr"):
         host.apply({"path": "a", "content": "y\n"})
     assert host.tree() == {"a": "x\n"}
+
+
+@pytest.mark.parametrize("name", sorted(_io.MEMBERS))
+@pytest.mark.parametrize("member", [5, "x"])
+def test_a_record_that_somebody_edited_is_named_with_the_remedy(
+    tmp_path: pathlib.Path, name: str, member: object
+) -> None:
+    (tmp_path / name).write_text(f'{{"gpu-fabric": {json.dumps(member)}}}')
+    with pytest.raises(Failure, match=rf"Cannot read {tmp_path / name}: gpu-fabric is .*Mend it, or remove the file"):
+        StateFile(name, str(tmp_path)).load()
