@@ -82,6 +82,8 @@ class Option:
     form: str = ""
     elements: str = ""
     empty_ok: bool = False
+    #: Of a version: one that the product has; the default where there is one.
+    example: str = ""
 
     @property
     def variable(self) -> str:
@@ -102,7 +104,7 @@ class Option:
             unit = f" {self.unit}" if self.unit else ""
             return f"a number from {self.low} to {self.high}{unit}"
         form = (
-            _FORMS[self.form][1]
+            _FORMS[self.form][1].format(example=self.example or self.default)
             if self.form
             else {"bool": "true or false", "dict": "a mapping"}.get(self.kind, "a text")
         )
@@ -112,7 +114,7 @@ class Option:
             return "a list, each item a number from {} to {}".format(*self.bounds)
         if self.kind == "list":
             return f"a list, each item {form}"
-        return form + (' or ""' if self.empty_ok else "")
+        return form + (', or ""' if self.empty_ok else "")
 
 
 def _is_network(value: str) -> bool:
@@ -128,7 +130,7 @@ def _is_v(version: int) -> t.Callable[[str], bool]:
 
 
 _FORMS: dict[str, tuple[t.Callable[[str], bool], str]] = {
-    "version": (lambda v: bool(_VERSION.match(v)), "a version such as 580.95.05"),
+    "version": (lambda v: bool(_VERSION.match(v)), "a version such as {example}"),
     "cidr": (_is_network, "a network such as 10.0.0.0/16 or fd00::/48, without host bits"),
     "cidr4": (_is_v(4), "an IPv4 network such as 10.224.0.0/12, without host bits"),
     "cidr6": (_is_v(6), "an IPv6 network such as fd00:224::/48, without host bits"),
@@ -177,10 +179,16 @@ OPTIONS: tuple[Option, ...] = (
         "fabric", "str", "auto", "Kind of fabric that the rails form.", choices=("auto", "roce", "infiniband", "none")
     ),
     Option(
-        "node_id", "int", None, "This host's number in the rack, from which its rail addresses come.", low=1, high=65534
+        "node_id",
+        "int",
+        None,
+        "This host's number in the rack, from which its rail addresses come. Unset: its place among all hosts of "
+        "gpu_nodes by name, which changes when hosts join or leave.",
+        low=1,
+        high=65534,
     ),
-    Option("expected_gpus", "int", None, "GPUs that each host must show.", low=0, high=64),
-    Option("expected_rails", "int", None, "Rails that each host must have.", low=0, high=64),
+    Option("expected_gpus", "int", None, "GPUs that each host must show. Unset: any number.", low=0, high=64),
+    Option("expected_rails", "int", None, "Rails that each host must have. Unset: any number.", low=0, high=64),
     Option("compute_devices", "list", [], "Devices that are rails, whatever the facts suggest.", form="device"),
     Option("storage_devices", "list", [], "Devices that carry storage.", form="device"),
     Option("management_devices", "list", [], "Devices that carry management.", form="device"),
@@ -189,7 +197,8 @@ OPTIONS: tuple[Option, ...] = (
         "management_interface",
         "str",
         "",
-        "Interface over which hosts reach each other.",
+        "Interface over which hosts reach each other. Empty: that of the run's connection, else of the inventory's "
+        "address, else of the default route.",
         form="interface",
         empty_ok=True,
     ),
@@ -197,25 +206,35 @@ OPTIONS: tuple[Option, ...] = (
         "management_link",
         "dict",
         {},
-        "The management interface as it shall be: addresses (all of them), gateway, mtu. Empty: it is left alone.",
+        "The management interface as it shall be: addresses (all of them), gateway, mtu, such as "
+        "{addresses: [10.20.0.5/24], gateway: 10.20.0.1}. Empty: it is left alone.",
     ),
     Option(
         "bonds",
         "dict",
         {},
-        "Bonds of storage and front-end interfaces by name: members, mode, addresses, gateway, mtu.",
+        "Bonds of storage and front-end interfaces by name: members, mode, addresses, gateway, mtu, lacp_rate, "
+        "xmit_hash_policy, such as {bond1: {members: [eno3, eno4], mode: 802.3ad, addresses: [10.30.0.5/24]}}.",
     ),
     Option("allow_software_rdma", "bool", False, "Use rxe or siw devices as rails where there is no HCA."),
     Option(
         "rail_mode",
         "str",
         "subnet_per_rail",
-        "How rails are addressed.",
+        "How rails are addressed: a subnet for each rail, one for all of them, or two addresses for each port and its "
+        "switch (/31, and /127 for IPv6).",
         choices=("subnet_per_rail", "flat", "routed_31"),
     ),
-    Option("rail_ipv4", "str", "10.224.0.0/12", "Pool from which rail subnets are cut.", form="cidr4", empty_ok=True),
+    Option(
+        "rail_ipv4",
+        "str",
+        "10.224.0.0/12",
+        "Pool from which rail subnets are cut; empty: no IPv4.",
+        form="cidr4",
+        empty_ok=True,
+    ),
     Option("rail_ipv4_prefix", "int", 24, "Prefix length of one rail's subnet.", low=8, high=30),
-    Option("rail_ipv6", "str", "", "Pool of IPv6 rail subnets.", form="cidr6", empty_ok=True),
+    Option("rail_ipv6", "str", "", "Pool of IPv6 rail subnets; empty: no IPv6.", form="cidr6", empty_ok=True),
     Option("rail_ipv6_prefix", "int", 64, "Prefix length of one rail's IPv6 subnet.", low=16, high=120),
     Option(
         "rail_subnets", "list", [], "The rails' subnets, one each, instead of cutting them from the pool.", form="cidr"
@@ -256,9 +275,18 @@ OPTIONS: tuple[Option, ...] = (
         high=63,
     ),
     Option("mtu", "int", 9000, "MTU of the rails.", low=1280, high=9978, unit="bytes"),
-    Option("roce_profile", "str", "lossless", "Quality of service of RoCE.", choices=("lossless", "lossy", "none")),
-    Option("roce_dscp", "int", 26, "DSCP of RoCE data.", low=0, high=63),
-    Option("roce_cnp_dscp", "int", 48, "DSCP of congestion notifications.", low=0, high=63),
+    Option(
+        "roce_profile",
+        "str",
+        "lossless",
+        "Quality of service of RoCE. lossless: PFC on the priority of the DSCP, and ECN; lossy: ECN without PFC, and "
+        "the NIC's own recovery of lost packets; none: the ports' settings are left as they are.",
+        choices=("lossless", "lossy", "none"),
+    ),
+    Option("roce_dscp", "int", 26, "DSCP of RoCE data; its priority is the DSCP divided by 8.", low=0, high=63),
+    Option(
+        "roce_cnp_dscp", "int", 48, "DSCP of congestion notifications (CNP); its priority likewise.", low=0, high=63
+    ),
     Option(
         "roce_pfc_priorities",
         "list",
@@ -270,7 +298,8 @@ OPTIONS: tuple[Option, ...] = (
         "roce_ets",
         "dict",
         {},
-        "Share of each traffic class in percent, or strict; classes that are not named are strict. Empty: as it is.",
+        "Share of each traffic class in percent, or strict, such as {0: 40, 3: 60}. The shares add up to 100; classes "
+        "that are not named are strict. Empty: as it is.",
     ),
     Option(
         "roce_priority_to_tc",
@@ -301,7 +330,8 @@ OPTIONS: tuple[Option, ...] = (
         "fabric_lb",
         "str",
         "auto",
-        "How the fabric spreads load; auto leaves NCCL's defaults.",
+        "How the fabric spreads load. ecmp: by flow, so NCCL gets more queue pairs for each connection; adaptive: by "
+        "packet, so NCCL is told of adaptive routing; auto leaves NCCL's defaults.",
         choices=("auto", "ecmp", "adaptive"),
     ),
     Option(
@@ -351,20 +381,23 @@ OPTIONS: tuple[Option, ...] = (
         "nic_firmware_profile",
         "str",
         "none",
-        "Firmware settings of the rails' cards that follow from the rest of the intent.",
+        "Firmware settings of the rails' cards that follow from the rest of the intent (ATS, DCBX, congestion control, "
+        "CNP); a card that lacks one is not refused.",
         choices=("none", "recommended"),
     ),
     Option(
         "nic_firmware",
         "dict",
         {},
-        "Firmware settings (mlxconfig) of the rails' cards over the profile; null takes one away. Unnamed: untouched.",
+        "Firmware settings (mlxconfig) of the rails' cards over the profile, such as {ATS_ENABLED: 0}; null takes one "
+        "away. Unnamed: untouched.",
     ),
     Option(
         "tuning_profile",
         "str",
         "none",
-        "What the CPU and kernel options below are where they are not set; none leaves the host as it is.",
+        "What options with the value profile come to. training: cpu_governor performance, transparent_hugepages "
+        "always, irq_affinity numa, iommu passthrough; none leaves the host as it is.",
         choices=("none", "training"),
     ),
     Option(
@@ -403,30 +436,76 @@ OPTIONS: tuple[Option, ...] = (
         choices=("profile", "untouched", "passthrough"),
     ),
     Option("kernel_cmdline", "list", [], "Further arguments of the kernel, from the next boot on.", form="word"),
-    Option("nccl_env", "dict", {}, "NCCL variables for /etc/nccl.conf; null removes one."),
-    Option("sysctl", "dict", {}, "Kernel parameters over the planned set; null removes one."),
+    Option(
+        "nccl_env",
+        "dict",
+        {},
+        "NCCL variables for /etc/nccl.conf over the planned ones, such as {NCCL_DEBUG: WARN}; null removes one.",
+    ),
+    Option(
+        "sysctl", "dict", {}, "Kernel parameters over the planned set, such as {vm.swappiness: 1}; null removes one."
+    ),
     Option(
         "services_memlock",
         "list",
         ["sshd", "slurmd", "containerd", "docker", "kubelet"],
-        "Services that get the limits where they exist.",
+        "Services that get the limits (memlock unlimited, and gpu_fabric_nofile) where they exist.",
         form="unit",
     ),
     Option("nofile", "int", 1048576, "Open files allowed to logins and services.", low=1024, high=1073741816),
-    Option("rdma_stack", "str", "inbox", "Source of the RDMA drivers.", choices=("inbox", "doca")),
-    Option("ofed_version", "str", "", "DOCA version where rdma_stack is doca.", form="version", empty_ok=True),
+    Option(
+        "rdma_stack",
+        "str",
+        "inbox",
+        "Source of the RDMA drivers: the distribution, or DOCA-OFED.",
+        choices=("inbox", "doca"),
+    ),
+    Option(
+        "ofed_version",
+        "str",
+        "",
+        "DOCA version where gpu_fabric_rdma_stack is doca.",
+        form="version",
+        empty_ok=True,
+        example="3.2.1",
+    ),
     Option("driver_version", "str", "580.95.05", "NVIDIA driver.", form="version"),
     Option("driver_flavour", "str", "auto", "Kernel modules; auto: by GPU.", choices=("auto", "open", "proprietary")),
     Option("cuda_version", "str", "13.0", "CUDA toolkit.", form="version"),
     Option("nccl_version", "str", "2.28.3", "NCCL library.", form="version"),
-    Option("repository", "dict", {}, "Package repository of driver, CUDA and NCCL; NVIDIA's where empty."),
-    Option("ofed_repository", "dict", {}, "Package repository of DOCA."),
-    Option("firewall", "str", "nftables", "Host firewall.", choices=("nftables", "none")),
-    Option("admin_networks", "list", [], "Networks from which administration is allowed.", form="cidr"),
     Option(
-        "allow_tcp", "list", [22], "TCP ports open to the administration networks.", elements="int", low=1, high=65535
+        "repository",
+        "dict",
+        {},
+        "Package repository of driver, CUDA and NCCL: name, url, suite, components, architectures, key_fingerprints "
+        "and one of key, key_url, key_file (a path on the host). Empty: NVIDIA's.",
     ),
-    Option("thresholds", "dict", {}, "Overrides of derived thresholds."),
+    Option("ofed_repository", "dict", {}, "Package repository of DOCA, with the same keys. Empty: NVIDIA's."),
+    Option(
+        "firewall",
+        "str",
+        "nftables",
+        "Host firewall; none: the collection sets up none.",
+        choices=("nftables", "none"),
+    ),
+    Option(
+        "admin_networks",
+        "list",
+        [],
+        "Networks from which the TCP ports of gpu_fabric_allow_tcp can be reached.",
+        form="cidr",
+    ),
+    Option(
+        "allow_tcp", "list", [22], "TCP ports open to gpu_fabric_admin_networks.", elements="int", low=1, high=65535
+    ),
+    Option(
+        "thresholds",
+        "dict",
+        {},
+        "Overrides of derived thresholds, such as {iperf3_gbps: 80}: "
+        + ", ".join(value_checks.THRESHOLDS)
+        + ". null: measured, not judged.",
+    ),
     Option(
         "report_dir",
         "str",
