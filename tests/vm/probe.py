@@ -92,11 +92,20 @@ def limits(pid):
     }
 
 
+def modules():
+    """Loaded modules but for those of algorithms (crc32_generic), which one boot needs and the next one may not."""
+    with open(f"/lib/modules/{os.uname().release}/modules.dep", encoding="ascii") as stream:
+        paths = [line.partition(":")[0] for line in stream]
+    algorithms = {
+        os.path.basename(path).partition(".")[0].replace("-", "_") for path in paths if "crypto" in path.split("/")
+    }
+    with open("/proc/modules", encoding="ascii") as stream:
+        return sorted({line.split()[0] for line in stream} - algorithms)
+
+
 def main(keys):
     sshd = answer("systemctl", "show", "--property=MainPID", "--value", "ssh.service").strip()
     login = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    with open("/proc/modules", encoding="ascii") as stream:
-        modules = sorted(line.split()[0] for line in stream)
     print(
         json.dumps(
             {
@@ -116,7 +125,7 @@ def main(keys):
                     "login_memlock_unlimited": login == (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
                     "systemd": answer("systemctl", "show", "--property=DefaultLimitMEMLOCK", "--value").strip(),
                 },
-                "modules": modules,
+                "modules": modules(),
                 "infiniband": sorted(os.listdir("/sys/class/infiniband"))
                 if os.path.isdir("/sys/class/infiniband")
                 else [],
