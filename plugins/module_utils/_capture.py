@@ -112,8 +112,13 @@ def gather(tool: Tool, capture: str | None, host: str | None) -> dict[str, t.Any
             origin = "sysfs"
     problems = list(parsed.problems)
     if origin == "none":
-        what = " nor ".join([tool.commands[-1][0], *(["/sys/class/infiniband"] if tool.from_sysfs else [])])
-        problems.append(Problem(0, "", f"Neither {what} {'answers on this host' if source.live else 'was recorded'}."))
+        name = tool.commands[-1][0]
+        if tool.from_sysfs is None:
+            lacking = f"{name} {'is not on this host or does not answer' if source.live else 'was not recorded'}."
+        else:
+            does = "answers on this host" if source.live else "was recorded"
+            lacking = f"Neither {name} nor /sys/class/infiniband {does}."
+        problems.append(Problem(0, "", lacking))
     problems.extend(Problem(0, note["source"], note["reason"]) for note in source.unread)
     return _result(origin, command, Parsed(parsed.value, tuple(problems)), rc)
 

@@ -209,7 +209,7 @@ class CommandLine:
     ) -> None:
         bad = [token for token in arguments if not is_argument(token)]
         if bad:
-            raise Failure(f"{bad[0]!r} is no argument of a kernel, such as iommu=pt")
+            raise Failure(f"{bad[0]!r} is no argument of a kernel; wanted is one such as iommu=pt, without blanks")
         self.wanted = list(dict.fromkeys(arguments))
         self._state = state
         self._record = state.load()

@@ -169,7 +169,7 @@ class Pci:
     def obstacle(self, bdf: str) -> str | None:
         """Why this function is no card whose firmware may be set, or None."""
         if not os.path.isdir(os.path.join(self._devices, bdf)):
-            return "there is no such PCI function on this host"
+            return "there is no such PCI function on this host; addresses are written as lspci -D does, 0000:18:00.0"
         if self._attribute(bdf, "vendor") != MELLANOX:
             return f"it is no ConnectX or BlueField function (vendor {self._attribute(bdf, 'vendor')})"
         if os.path.exists(os.path.join(self._devices, bdf, "physfn")):

@@ -25,7 +25,8 @@ extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
   arguments:
-    description: The arguments, such as V(iommu=pt).
+    description:
+      - The arguments, all of them, such as V(iommu=pt). One of an earlier call that is not listed is taken away.
     type: list
     elements: str
     default: []

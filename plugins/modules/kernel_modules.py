@@ -79,8 +79,8 @@ options:
   failed:
     description:
       - What to do when a module does not load. The files are in place by then.
-      - And what to do when another file of C(modprobe.d) has a module of O(load) on its blacklist, so that it would not
-        be loaded at boot. With V(fail), nothing is changed.
+      - The same goes for a module of O(load) that another file of C(modprobe.d) has on its blacklist, for it would
+        not be loaded at boot; V(fail) then changes nothing.
     type: str
     choices: [fail, warn]
     default: fail

@@ -27,7 +27,9 @@ extends_documentation_fragment:
   - railyard.gpu_fabric._writes
 options:
   ports:
-    description: The ports, as the plan gives them.
+    description:
+      - The ports, all of them, as C(gpu_fabric_plan.hosts[inventory_hostname].nic_ports) has them.
+      - A port that is not listed gets back what it had before this module changed it first. Without any, all do.
     type: list
     elements: dict
     default: []

@@ -32,7 +32,8 @@ options:
     type: dict
     default: {memlock: unlimited, nofile: 1048576}
   services:
-    description: Services that get the limits; those that are not installed are passed over.
+    description:
+      - Services that get the limits, with or without V(.service); those that are not installed are passed over.
     type: list
     elements: str
     default: []

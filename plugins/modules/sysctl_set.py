@@ -24,7 +24,7 @@ extends_documentation_fragment:
 options:
   settings:
     description:
-      - The parameters, by name. The name of an interface with a dot in it is written with V(/),
+      - The parameters, all of them, by name. The name of an interface with a dot in it is written with V(/),
         as in V(net.ipv4.conf.eth0/100.rp_filter).
     type: dict
     default: {}

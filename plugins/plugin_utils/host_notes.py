@@ -30,7 +30,7 @@ def missing_rails(host: Host) -> None:
             + ", ".join(map(str, gone)),
             shown,
             "Look for the card with lspci; a card that fell off the bus comes back with a power cycle. "
-            "Otherwise set gpu_fabric_expected_rails to what the host has",
+            "Otherwise set gpu_fabric_expected_rails to what the host has.",
         )
     )
 
@@ -53,7 +53,7 @@ def topology(host: Host) -> None:
                 f"{name} to the GPU at {gpu} is {tree} by the PCI tree and {reported} by nvidia-smi topo -m"
                 + (f" ({len(wrong)} such pairs)" if len(wrong) > 1 else ""),
                 [f"GPU {g} {n}: PCI tree {a}, nvidia-smi {b}" for g, n, a, b in wrong[:16]],
-                "Check the host's PCI tree (lspci -tv); name the rails in gpu_fabric_compute_devices if it is wrong",
+                "Check the host's PCI tree (lspci -tv); name the rails in gpu_fabric_compute_devices if it is wrong.",
             )
         )
 

@@ -26,7 +26,7 @@ def missing_members(
                 f"the management address of {some(missing)} is not known, so the firewall of the other hosts does not "
                 "let them in on it",
                 [],
-                "Set ansible_host to an address for every host, or run without --limit",
+                "Set ansible_host to an address for every host, or run without --limit.",
             ).as_dict()
         )
 

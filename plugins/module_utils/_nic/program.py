@@ -143,7 +143,8 @@ def knobs_of(port: Port, wanted: t.Mapping[str, t.Any], cli: Cli) -> list[tuple[
     known = HOST_KNOWN if port.netdev == HOST else KNOWN
     unknown = sorted(set(wanted) - known)
     if unknown:
-        raise Failure(f"{port.netdev}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        where = "host" if port.netdev == HOST else port.netdev
+        raise Failure(f"{where}: unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     values = {name: value for name, value in wanted.items() if value is not None}
     knobs = host_knobs(wanted) if port.netdev == HOST else port_knobs(port, wanted, cli)
     return [(knob, values[knob.name]) for knob in knobs if knob.name in values]

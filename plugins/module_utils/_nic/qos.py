@@ -312,6 +312,8 @@ NOT_OWNED = (
     "it: leave the card out with gpu_fabric_exclude_devices, or set gpu_fabric_roce_profile: none"
 )
 
+NO_INTERFACE = "There is no interface of that name on this host: correct netdev"
+
 
 def choose(port: Port, cli: Cli, parts: Parts) -> Backend:
     """Return the back end that answers for this port: mlnx_qos may be left from another Python, or know less."""
@@ -326,7 +328,8 @@ def choose(port: Port, cli: Cli, parts: Parts) -> Backend:
             else:
                 return backend
     if refusals:
-        raise Failure(f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. {NOT_OWNED}")
+        remedy = NO_INTERFACE if any("No such device" in said for said in refusals) else NOT_OWNED
+        raise Failure(f"{port.netdev}: its quality of service cannot be read: {'; '.join(refusals)}. {remedy}")
     raise Failure(
         f"{port.netdev}: neither mlnx_qos (OFED; of NVIDIA's ports only) nor dcb (package iproute2) is on this host; "
         "install one of them"

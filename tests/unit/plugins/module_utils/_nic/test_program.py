@@ -250,7 +250,7 @@ def test_lists_of_cpus_are_read_as_they_are_written(cpus: set[int]) -> None:
 
 
 def test_settings_of_a_port_are_none_of_the_hosts() -> None:
-    with pytest.raises(Failure, match="unknown settings pfc"):
+    with pytest.raises(Failure, match=r"^host: unknown settings pfc"):
         program.plan({"netdev": program.HOST, "settings": {"pfc": [True] * 8}}, FakeCli())
 
 
@@ -408,6 +408,19 @@ def test_a_configuration_of_another_shape_is_named(
 def test_port_without_a_tool_for_qos_is_refused() -> None:
     with pytest.raises(Failure, match=r"neither mlnx_qos \(OFED.*\) nor dcb \(package iproute2\)"):
         program.plan(ENTRY, FakeCli(("ethtool",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [("No such device", "There is no interface of that name"), ("Operation not supported", "A virtual function")],
+)
+def test_an_interface_that_is_not_there_is_not_called_a_virtual_function(said: str, remedy: str) -> None:
+    class Refusing(FakeCli):
+        def dcb(self, words: list[str]) -> str:
+            raise Refused(f"Attribute read: {said}")
+
+    with pytest.raises(Failure, match=f"{said}. {remedy}"):
+        program.plan(ENTRY, Refusing(("dcb", "ethtool")))
 
 
 def test_unknown_setting_is_refused_by_name() -> None:
