@@ -39,7 +39,7 @@ _PREFLIGHT_OWN: dict[str, dict[str, t.Any]] = {
         "elements": "str",
         "choices": ["nvidia", "cuda", "nccl", "ofed", "rdma", "security"],
         "default": ["nvidia", "cuda", "nccl", "ofed", "rdma", "security"],
-        "description": "Tags of layers. What one of them sets right does not stop the run, whether or not it applies that layer.",
+        "description": "Tags of layers. What one of them sets right does not stop the run, applied or not.",
     },
 }
 
