@@ -56,12 +56,18 @@ def play(
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
     said = json.loads(done.stdout[done.stdout.index("{") :])
     messages: dict[str, t.Any] = dict.fromkeys(hosts)
+    for host, result in results(said):
+        if result.get("failed"):
+            messages[host] = result["msg"]
+    (tmp_path / "said.json").write_text(json.dumps(said))
+    return messages
+
+
+def results(said: dict[str, t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
+    """(host, result) of every task of a run."""
     for played in said["plays"]:
         for task in played["tasks"]:
-            for host, result in task["hosts"].items():
-                if result.get("failed"):
-                    messages[host] = result["msg"]
-    return messages
+            yield from task["hosts"].items()
 
 
 def node(disruption: str, allowed: str, processes: list[dict[str, t.Any]] | None = None) -> dict[str, t.Any]:
@@ -188,8 +194,11 @@ def test_a_role_without_a_plan_says_what_comes_first(tmp_path: pathlib.Path, rol
         name: railyard.gpu_fabric.{role}
         rolespec_validate: false
 """
-    said = play(tmp_path, playbook, {"gpu-1": {}})
+    # A role that went on would install here.
+    said = play(tmp_path, playbook, {"gpu-1": {}}, "--check")
     assert f"{role} works by the plan of the rack, and there is none" in said["gpu-1"]
+    done = [result for _, result in results(json.loads((tmp_path / "said.json").read_text()))]
+    assert [result for result in done if not result.get("failed") and not result.get("skipped")] == []
 
 
 @pytest.mark.parametrize("name", ["preflight", "site"])
