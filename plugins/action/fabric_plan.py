@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import pathlib
 import re
@@ -15,7 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import intent as intents
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import role_variables, verdict
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import role_variables, scope, verdict
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.engine import evaluate
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.plan import plan_rack
 
@@ -48,7 +47,14 @@ class ActionModule(ActionBase):
         members = list(groups.get(args["group"]) or groups.get("all") or play)
         variables: dict[str, dict[str, t.Any]] = {}
         facts, connection = {}, {}
-        problems: list[tuple[str, intents.Problem]] = [("", told) for told in _misspelt_group(args["group"], groups)]
+        problems: list[tuple[str, intents.Problem]] = [
+            ("", told)
+            for told in (
+                *scope.misspelt_group(args["group"], groups),
+                *scope.misspelt_tags(_tags(task_vars, "run"), "--tags"),
+                *scope.misspelt_tags(_tags(task_vars, "skip"), "--skip-tags"),
+            )
+        ]
         roles = _roles()
         strangers: set[str] = set()
         batch: dict[str, str] = {}
@@ -61,7 +67,7 @@ class ActionModule(ActionBase):
             if host not in play:
                 continue
             if groups.get(args["group"]) and hostvars.get("group_names") == ["ungrouped"]:
-                problems.append((host, _no_group(args["group"])))
+                problems.append((host, scope.no_group(args["group"])))
             variables[host] = {}
             for name in (name for name in hostvars if name.startswith(intents.PREFIX) and name not in intents.RESERVED):
                 variables[host][name], reason = _value(hostvars, name)
@@ -92,6 +98,11 @@ class ActionModule(ActionBase):
                 f"{', '.join(sorted(strangers))}: begins as variables of this collection's roles do, and none of them "
                 "reads it."
             )
+        if scope.names_no_layer(_tags(task_vars, "run")):
+            self._display.warning(
+                f"--tags {','.join(_tags(task_vars, 'run'))}: no layer of this collection has such a tag, so none is "
+                f"applied. Its tags are {', '.join(scope.TAGS)}."
+            )
         resolved = {host: intents.resolve(variables[host])[0] for host in facts}
         plan["findings"] = evaluate(facts, plan, resolved)
         result: dict[str, t.Any] = {"changed": False, "plan": plan, "ansible_facts": {"gpu_fabric_plan": plan}}
@@ -106,6 +117,11 @@ class ActionModule(ActionBase):
         kind = str(_value(hostvars, "ansible_connection")[0] or self._connection.transport).rpartition(".")[2]
         port = str(_value(hostvars, "ansible_port")[0] or _value(hostvars, "ansible_ssh_port")[0] or 22)
         return int(port) if kind in SSH and re.fullmatch("[0-9]{1,5}", port) else None
+
+
+def _tags(task_vars: t.Mapping[str, t.Any], which: str) -> list[str]:
+    """The tags that this run was told to *run* or to *skip*."""
+    return [str(tag) for tag in task_vars.get(f"ansible_{which}_tags") or ()]
 
 
 def _roles() -> list[role_variables.Role]:
@@ -167,36 +183,3 @@ def _no_value(name: str, reason: str) -> intents.Problem:
 def _no_batch(value: str, batch: t.Iterable[str]) -> intents.Problem:
     others = " and ".join(other for other in batch if other != value)
     return intents.Problem("gpu_fabric_batch", f"{value} here, {others} on other hosts", "one value for the whole rack")
-
-
-def _misspelt_group(group: str, groups: t.Mapping[str, t.Sequence[str]]) -> list[intents.Problem]:
-    """Without the group every host is the rack's, which nobody means who has a group of nearly that name.
-
-    That is refused and not warned of: hosts beside the rack would get drivers and a firewall. Where such groups hold
-    every host, nothing depends on the name.
-    """
-    if group in groups:
-        return []
-    plain = _bare(group)
-    bare = {name: _bare(name) for name in groups if name not in ("all", "ungrouped") and groups[name]}
-    like = difflib.get_close_matches(plain, bare.values(), n=5, cutoff=0.8)
-    # Parts of a rack, as gpu_nodes_a and gpu_nodes_b, are no names of the whole either.
-    near = [name for name, text in bare.items() if text in like or text.startswith(plain)]
-    others = [host for host in groups.get("all", ()) if not any(host in groups[name] for name in near)]
-    if not near or not others:
-        return []
-    shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-    message = (
-        f"there is no group {group}, so every host would be of the rack, also {shown}, which "
-        f"{'is' if len(others) == 1 else 'are'} not in {' or '.join(near)}"
-    )
-    allowed = f"a group {group}, in place of {near[0]} or with it among its children"
-    return [intents.Problem("inventory", message, allowed)]
-
-
-def _bare(name: str) -> str:
-    return re.sub("[^a-z0-9]", "", name.lower())
-
-
-def _no_group(group: str) -> intents.Problem:
-    return intents.Problem("inventory", "the host is in no group", f"hosts of the group {group}, or of another group")

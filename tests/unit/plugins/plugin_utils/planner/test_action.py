@@ -6,17 +6,22 @@
 
 from __future__ import annotations
 
+import pathlib
 from unittest import mock
 
 import boxes
 import pytest
+import yaml
 from ansible.errors import AnsibleUndefinedVariable
 from ansible.playbook.task import Task
 
 from ansible_collections.railyard.gpu_fabric.plugins.action.fabric_plan import ActionModule
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.scope import TAGS
+
+ROOT = pathlib.Path(__file__).parents[5]
 
 
-def run(hosts, facts, variables=None, members=None, groups=None, transport="local", **args):
+def run(hosts, facts, variables=None, members=None, groups=None, transport="local", tags=None, skip=None, **args):
     """The action's result for a play over *hosts* of an inventory whose group has *members*."""
     members = members or hosts
     groups = groups or {"all": members, "gpu_nodes": members, "ungrouped": []}
@@ -37,8 +42,12 @@ def run(hosts, facts, variables=None, members=None, groups=None, transport="loca
         "ansible_play_hosts_all": hosts,
         "groups": groups,
         "hostvars": hostvars,
+        "ansible_run_tags": tags or ["all"],
+        "ansible_skip_tags": skip or [],
     }
-    return action.run(task_vars=task_vars)
+    action._display = warned = mock.Mock()
+    result = action.run(task_vars=task_vars)
+    return {**result, "warned": [call.args[0] for call in warned.warning.call_args_list]}
 
 
 FACTS = {f"gpu-{n}": boxes.hgx_h100().done() for n in (1, 2, 10)}
@@ -204,3 +213,33 @@ def test_a_group_of_another_name_or_with_every_host_misleads_nobody(groups):
     groups = {"all": ["gpu-1", "jump"], "ungrouped": [], **groups}
     result = run(["gpu-1"], FACTS, members=["gpu-1", "jump"], groups=groups)
     assert not result.get("failed"), result.get("msg")
+
+
+@pytest.mark.parametrize(
+    ("tags", "skip", "said"),
+    [
+        (["rmda"], [], "--tags: 'rmda' is the tag of no layer. Allowed: rdma, or"),
+        (["all"], ["securty", "benchmark"], "--skip-tags: 'securty' is the tag of no layer. Allowed: security, or"),
+    ],
+)
+def test_a_misspelt_tag_is_refused(tags, skip, said):
+    result = run(list(FACTS), FACTS, tags=tags, skip=skip)
+    assert result["failed"] and said in result["msg"]
+
+
+def test_tags_of_others_are_told_of_where_no_layer_is_meant():
+    alone = run(list(FACTS), FACTS, tags=["storage"])
+    assert "failed" not in alone and "--tags storage: no layer of this collection has such a tag" in alone["warned"][0]
+    assert run(list(FACTS), FACTS, tags=["storage", "rdma"])["warned"] == []
+    assert run(list(FACTS), FACTS)["warned"] == []
+
+
+def test_tags_are_those_of_the_playbook():
+    site = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    assert set(tags_of(site)) - {"always"} == set(TAGS)
+
+
+def tags_of(part):
+    for item in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from tags_of(item)
+    yield from part.get("tags", ()) if isinstance(part, dict) else ()
