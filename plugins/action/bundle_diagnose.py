@@ -33,6 +33,8 @@ EARLIER = "before"
 # iblinkinfo of a fabric with ten thousand adapters has about 8 MiB.
 TEXT_LIMIT = 32 * 1024 * 1024
 TEXTS = frozenset({".log", ".txt", ".json", ".csv", ".xml", ".ini", ".yml", ".yaml"})
+#: What a bundle has beside its hosts' folders.
+OF_THE_RACK = frozenset({"inventory.ini", "vars.yml", "site.yml", EARLIER})
 PHASES = ("preflight", "configure", "verify", "diagnose")
 
 
@@ -166,6 +168,20 @@ def diagnose(bundle: Path) -> dict[str, t.Any]:
     return {"facts": facts, "plan": plan or {}, "findings": findings}
 
 
+def refuse_what_is_no_bundle(bundle: Path, findings: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """A folder of bundles, say: nothing of it was judged, and that nothing was found must not pass for health."""
+    folders = host_directories(bundle)
+    of_the_rack = any(entry.name in OF_THE_RACK or entry.suffix in (".log", ".txt") for entry in bundle.iterdir())
+    if not folders or of_the_rack or {finding["id"] for finding in findings} != {"RF-FACTS-NOTHING"}:
+        return
+    inner = [name for name, folder in folders.items() if host_directories(folder)]
+    meant = f"; {' and '.join(inner[:5])} in it may be such" if inner else ""
+    raise AnsibleActionFail(
+        f"{bundle}: no folder in it ({', '.join(list(folders)[:5])}) has anything that was recorded of a host, so "
+        f"nothing was judged. gpu_fabric_bundle names the folder that has one folder for each host{meant}"
+    )
+
+
 def report_of(found: dict[str, t.Any], title: str, created: str) -> dict[str, t.Any]:
     """report.json. A recording may know of GPUs by their number only; what has no address has no place in the tree."""
     facts = {
@@ -196,6 +212,7 @@ class ActionModule(ActionBase):
         if not bundle.is_dir():
             raise AnsibleActionFail(f"{bundle}: no such folder; gpu_fabric_bundle names the folder of a support bundle")
         found = diagnose(bundle)
+        refuse_what_is_no_bundle(bundle, found["findings"])
         created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         report = report_of(found, f"Bundle {bundle.name}", created)
         if not self._task.check_mode:

@@ -98,3 +98,12 @@ def test_a_folder_that_is_not_there_is_one_message(tmp_path):
     assert f"{tmp_path}/missing/bundle: no such folder" in run.stdout + run.stderr
     assert "Traceback" not in run.stdout + run.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_bundles_is_not_taken_for_a_healthy_one(tmp_path):
+    shutil.copytree(HERE / "port-waits-for-a-subnet-manager/healthy", tmp_path / "bundles/20260101-120000")
+    run = diagnose(tmp_path, "gpu_fabric_bundle=bundles")
+    assert run.returncode == 2, run.stdout + run.stderr
+    said = " ".join(run.stdout.split()) + " ".join(run.stderr.split())
+    assert "so nothing was judged" in said and "20260101-120000 in it may be such" in said
+    assert not (tmp_path / "bundles-report").exists()
