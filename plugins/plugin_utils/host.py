@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import typing as t
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import Intent
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, from_facts, text
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.management import connection_interface, lower_devices
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.port_settings import PortSettings
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.topology import Affinity
 
@@ -52,11 +54,16 @@ class Host:
         """Where the connection of this run comes from."""
         return plain_address(text(mapping(self.machine.facts.get("ssh")).get("client")))
 
-    @property
+    @functools.cached_property
     def protected(self) -> list[str]:
         """Interfaces that no layer may touch: the management's, this run's connection's, and everything under them."""
         tops = {self.found.management, connection_interface(self.machine)} - {""}
         return sorted({name for top in tops for name in lower_devices(self.machine, top)}, key=natural)
+
+    @functools.cached_property
+    def port_settings(self) -> PortSettings:
+        """What the intent decides for the ports by name: rings, channels, speed. Not before the rails are numbered."""
+        return PortSettings(self.intent, self.machine, self.rails, self.protected)
 
 
 def look(name: str, intent: Intent, facts: t.Any, connection: t.Mapping[str, t.Any], node: int) -> Host:

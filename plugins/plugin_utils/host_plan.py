@@ -155,7 +155,7 @@ def _nics(host: Host, rack: Rack) -> dict[str, t.Any]:
     quality = nic_ports.quality(host)
     tuned, port_tuning, notes = tuning.for_host(host.intent, host.machine, host.rails, host.affinity)
     host.notes += notes
-    own = nic_ports.choices(host)
+    own = host.port_settings
     tuned["reasons"] |= own.reasons
     tuned["left_out"] |= own.left_out
     firmware, notes = nic_firmware.for_host(host.intent, host.machine, host.rails, rack.quality, host.protected)

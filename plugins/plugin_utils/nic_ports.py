@@ -29,10 +29,6 @@ def quality(host: Host) -> dict[str, t.Any]:
     return found
 
 
-def choices(host: Host) -> port_settings.PortSettings:
-    return port_settings.PortSettings(host.intent, host.machine, host.rails, host.protected)
-
-
 def settings(
     host: Host,
     quality_of: dict[str, t.Any],
@@ -72,7 +68,7 @@ def costs(host: Host, quality_of: dict[str, t.Any]) -> t.Iterator[tuple[str, str
     for rail in host.rails:
         yield (f"rail {rail.rail} {rail.netdev}", *_rail_cost(host, rail, quality_of))
     facts = mapping(host.machine.facts.get("netdevs"))
-    for netdev, own in choices(host).ports.items():
+    for netdev, own in host.port_settings.ports.items():
         yield (f"port {netdev}", *port_settings.cost(netdev, mapping(facts.get(netdev)), own))
 
 

@@ -17,7 +17,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import (
     firewall,
     ib_networks,
     ipoib,
-    nic_ports,
     opensm,
     port_settings,
     rack_checks,
@@ -91,7 +90,7 @@ def plan_rack(
     reached = {name: plain_address(text(mapping(entry).get("address"))) for name, entry in connection.items()}
     beside = rack_checks.beside_rails(hosts, addresses.networks(), reached)
     problems += beside
-    problems += [(host.name, problem) for host in hosts for problem in nic_ports.choices(host).problems()]
+    problems += [(host.name, problem) for host in hosts for problem in host.port_settings.problems()]
     problems += [("", problem) for problem in rack_checks.overlaps(hosts, addresses)]
     highest = max(nodes.values(), default=1)
     over_infiniband, found = _infiniband(hosts, rack_intent, everyone, highest, addresses, reached)

@@ -16,6 +16,7 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cpus import c
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent_checks import FEC_OF_SPEED, Problem
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.machine import Machine, integer, text
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import some
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rails import Rail
 
 RINGS, CHANNELS = "gpu_fabric_rings", "gpu_fabric_channels"
@@ -127,7 +128,7 @@ class PortSettings:
             for variable, message, allowed in self._refusals(end):
                 found.setdefault((variable, message, allowed), []).append(end.netdev)
         return [
-            Problem(variable, f"{message} ({_some(names)})", allowed)
+            Problem(variable, f"{message} ({some(names)})", allowed)
             for (variable, message, allowed), names in found.items()
         ]
 
@@ -195,10 +196,6 @@ def ring_sizes(wanted: t.Any, present: Mapping[str, t.Any]) -> dict[str, t.Any]:
     if wanted != "max":
         return dict(wanted)
     return {side: present[f"{side}_max"] for side in ("rx", "tx") if f"{side}_max" in present}
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 __all__ = ("AUTONEG", "CHANNELS", "FEC", "RINGS", "SPEED", "PortSettings", "cost", "forced_gbps", "ring_sizes")

@@ -18,3 +18,8 @@ class Note(t.NamedTuple):
 
     def as_dict(self) -> dict[str, t.Any]:
         return self._asdict()
+
+
+def some(names: t.Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

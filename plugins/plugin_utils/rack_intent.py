@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils import bonds, ib_networks, management_link
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.findings.model import mapping, natural
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.intent import Intent, IntentError, Problem, resolve
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import some
 
 # What must be the same on every host of a rack, or its hosts cannot talk to each other.
 RACK_WIDE = (
@@ -117,10 +118,6 @@ def _texts_as_keys(value: t.Any) -> t.Any:
     if isinstance(value, dict):
         return {str(key): _texts_as_keys(item) for key, item in value.items()}
     return [_texts_as_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def by_name(name: str) -> tuple[t.Any, ...]:

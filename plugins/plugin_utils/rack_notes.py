@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.host import Host
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note
-from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rack_intent import BETTER_ONE, comparable, some
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.problems import Note, some
+from ansible_collections.railyard.gpu_fabric.plugins.plugin_utils.rack_intent import BETTER_ONE, comparable
 
 
 def missing_members(

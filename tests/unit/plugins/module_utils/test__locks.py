@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import pathlib
 import re
 import subprocess
@@ -128,11 +129,17 @@ def test_a_lock_that_cannot_be_opened_is_named(lock: pathlib.Path) -> None:
         raise AssertionError("without a lock")
 
 
-def test_a_file_system_that_keeps_no_locks_is_named(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*_args: object) -> t.NoReturn:
-        raise OSError(errno.ENOLCK, "No locks available")
+def failing(code: int) -> t.Callable[..., t.NoReturn]:
+    """A call of the system that fails, in the kernel's words."""
 
-    monkeypatch.setattr(_locks.fcntl, "flock", no_locks)
+    def call(*_args: object) -> t.NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+def test_a_file_system_that_keeps_no_locks_is_named(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_locks.fcntl, "flock", failing(errno.ENOLCK))
     with pytest.raises(Failure, match=rf"Cannot lock {lock}: No locks available\. Nothing"), _locks.only_writer("x"):
         raise AssertionError("without a lock")
     # dpkg's own lock is not known there either; apt tells by itself.
@@ -140,19 +147,13 @@ def test_a_file_system_that_keeps_no_locks_is_named(lock: pathlib.Path, monkeypa
 
 
 def test_who_is_not_root_is_told_so(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_args: object) -> t.NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(_io.os, "mkdir", denied)
+    monkeypatch.setattr(_io.os, "mkdir", failing(errno.EACCES))
     with pytest.raises(Failure, match=rf"{lock.parent}: Permission denied; it takes root"), _locks.only_writer("x"):
         raise AssertionError("without a lock")
 
 
 def test_a_full_file_system_keeps_the_lock(lock: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_args: object) -> t.NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(_locks.os, "pwrite", full)
+    monkeypatch.setattr(_locks.os, "pwrite", failing(errno.ENOSPC))
     with _locks.only_writer("nic_settings"):
         assert _locks.holder(str(lock)) is not None
 
