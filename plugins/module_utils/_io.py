@@ -259,6 +259,8 @@ class StateFile:
 
 #: Stands in the first line of what this collection writes where the format has comments.
 MARK = "Managed by railyard.gpu_fabric"
+#: That line, where a comment begins with a hash.
+HEADER = f"# {MARK}; changes are overwritten.\n"
 
 
 class Folders:
@@ -293,6 +295,7 @@ class Folders:
 
 
 __all__ = (
+    "HEADER",
     "MARK",
     "STATE_DIRECTORY",
     "Attributes",

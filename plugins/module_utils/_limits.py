@@ -13,11 +13,10 @@ import resource
 import typing as t
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._facts.limits import parse_limits_conf
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, Failure, conf_files, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import HEADER, Failure, conf_files, read_text
 
 UNLIMITED = "unlimited"
 CAP_SYS_RESOURCE = 24
-HEADER = f"# {MARK}; changes are overwritten.\n"
 
 # Name in limits.conf → (name in systemd, label in /proc/<pid>/limits, resource).
 KINDS = {

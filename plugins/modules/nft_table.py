@@ -81,7 +81,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._cli import Cli
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._files import FileSet, ours
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import Failure, StateFile
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import HEADER, Failure, StateFile
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._locks import only_writer
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._systemd import STARTED, STOPPED, UnitSet
 
@@ -90,8 +90,9 @@ UNITS = "/etc/systemd/system"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _UNIT = re.compile(r"[A-Za-z0-9:_.-]+\.service")
 _PATH = re.compile(r"/[A-Za-z0-9_./+:@,=-]+")
-UNIT = """\
-# Managed by railyard.gpu_fabric; changes are overwritten.
+UNIT = (
+    HEADER
+    + """\
 [Unit]
 Description=Packet filter of the GPU fabric
 # The distribution's own service may begin with `flush ruleset`.
@@ -114,16 +115,13 @@ ExecStop=-{nft} delete table {table}
 [Install]
 WantedBy=sysinit.target
 """
+)
 
 
 def script(table: str, rules: str) -> str:
     """Return what replaces the table in one transaction; naming it first makes the deletion valid on a fresh host."""
     body = "".join(f"  {line}\n" if line.strip() else "\n" for line in rules.strip("\n").splitlines())
-    return (
-        "#!/usr/sbin/nft -f\n"
-        "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
-        f"table {table}\ndelete table {table}\n\ntable {table} {{\n{body}}}\n"
-    )
+    return f"#!/usr/sbin/nft -f\n{HEADER}table {table}\ndelete table {table}\n\ntable {table} {{\n{body}}}\n"
 
 
 # Loading and listing in one transaction would list the table before it is complete, so two commands share a namespace.

@@ -32,7 +32,7 @@ def stale_files(keep: t.Collection[str]) -> list[str]:
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
             path = os.path.join(directory, name)
             ours = "gpu-fabric-" in name and path not in keep and not os.path.isdir(path)
-            if ours and (read_text(path) or "").startswith(managers.MARK):
+            if ours and (read_text(path) or "").startswith(managers.HEADER):
                 stale.append(path)
     return stale
 

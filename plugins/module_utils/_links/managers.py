@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 from types import ModuleType
 
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import HEADER
 from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links import (
     ifupdown,
     netplan,
@@ -21,7 +22,6 @@ from ansible_collections.railyard.gpu_fabric.plugins.module_utils._links.model i
 
 IFENSLAVE = "/etc/network/if-post-down.d/ifenslave"
 DISPATCHERS = tuple(f"{parent}/NetworkManager/dispatcher.d/01-ifupdown" for parent in ("/etc", "/usr/lib"))
-MARK = "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
 
 
 class Manager(t.NamedTuple):
@@ -220,18 +220,17 @@ def files(manager: Manager, links: t.Iterable[Link]) -> dict[str, str]:
     """Return the content of every file by its path."""
     found = {}
     for link in links:
-        found[manager.renderer.path(link)] = MARK + manager.renderer.render(link)
+        found[manager.renderer.path(link)] = HEADER + manager.renderer.render(link)
         # What a bond needs besides: some managers have a file per member.
         for path, text in manager.renderer.bond_files(link).items() if link.bond else ():
-            found[path] = MARK + text
+            found[path] = HEADER + text
         for path, text in manager.renderer.partition_files(link).items() if is_partition(link) else ():
-            found[path] = MARK + text
+            found[path] = HEADER + text
     return found
 
 
 __all__ = (
     "MANAGERS",
-    "MARK",
     "Manager",
     "System",
     "activations",

@@ -58,7 +58,7 @@ def claimed(links: t.Iterable[Link], manager: managers.Manager, system: managers
     lines = {
         path: [line.partition("#")[0].translate(PUNCTUATION).split() for line in text.splitlines()]
         for path, text in texts.items()
-        if not text.startswith(managers.MARK)
+        if not text.startswith(managers.HEADER)
     }
     for link in links:
         for path, words in lines.items():

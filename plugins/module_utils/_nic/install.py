@@ -13,7 +13,7 @@ import hashlib
 import importlib.util
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, Failure
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import HEADER, Failure
 
 PACKAGE = "ansible_collections.railyard.gpu_fabric.plugins.module_utils."
 PROGRAM = f"{PACKAGE}_nic.program"
@@ -24,8 +24,6 @@ HOST_UNIT = "gpu-fabric-host.service"
 RULES = "/etc/udev/rules.d/95-gpu-fabric-nic.rules"
 #: In the first line of every source; an earlier version had no other mark in the library.
 COPYRIGHT = "(c) 2026 Railyard maintainers"
-#: First line of everything that lies on the host: what has it is no file of somebody else.
-HEADER = f"# {MARK}; changes are overwritten.\n"
 
 COMMAND_TEXT = f"""\
 #!/usr/bin/env python3
@@ -146,7 +144,6 @@ __all__ = (
     "COMMAND",
     "COMMAND_TEXT",
     "COPYRIGHT",
-    "HEADER",
     "HOST_UNIT",
     "HOST_UNIT_TEXT",
     "LIBRARY",

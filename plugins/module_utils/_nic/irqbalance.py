@@ -11,7 +11,12 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import MARK, conf_files, read_text
+from ansible_collections.railyard.gpu_fabric.plugins.module_utils._io import (
+    HEADER,
+    MARK,
+    conf_files,
+    read_text,
+)
 
 SERVICE = "irqbalance.service"
 POLICY = "/usr/local/lib/gpu-fabric/irqbalance-policy"
@@ -47,10 +52,7 @@ def present_command(root: str = "/") -> str | None:
 def policy(functions: t.Iterable[str]) -> str:
     """Called with a device's path below /sys and the number of its interrupt; answers what irqbalance shall do."""
     cases = "|".join(f"*/{bdf}" for bdf in sorted(functions))
-    return (
-        "#!/bin/sh\n# Managed by railyard.gpu_fabric; changes are overwritten.\n"
-        f'case "$1" in\n{cases}) echo ban=true ;;\nesac\n'
-    )
+    return f'#!/bin/sh\n{HEADER}case "$1" in\n{cases}) echo ban=true ;;\nesac\n'
 
 
 def files(functions: t.Collection[str], root: str = "/") -> dict[str, str | None]:
@@ -58,10 +60,7 @@ def files(functions: t.Collection[str], root: str = "/") -> dict[str, str | None
     command = present_command(root)
     if not functions or command is None:
         return {POLICY: None, DROP_IN: None, EARLIER: None}
-    drop_in = (
-        "# Managed by railyard.gpu_fabric; changes are overwritten.\n"
-        f"[Service]\nExecStart=\nExecStart={command} --policyscript={POLICY}\n"
-    )
+    drop_in = f"{HEADER}[Service]\nExecStart=\nExecStart={command} --policyscript={POLICY}\n"
     return {POLICY: policy(functions), DROP_IN: drop_in, EARLIER: None}
 
 
